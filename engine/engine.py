@@ -1,0 +1,306 @@
+"""`Engine`: scheduler, runner and clock, turned step by step.
+
+    submit → [arrive → schedule → run → commit → record]* → None when nothing is left
+
+The engine owns the requests and their states; the scheduler owns who runs, the manager owns the blocks, the runner the
+numbers. Everything a page shows is read off the `StepRecord`s this makes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.check import check_engine
+from engine.clock import Clock, StepClock
+from engine.config import EngineConfig
+from engine.errors import CapacityError, InvariantError, ValidationError
+from engine.kv import make_kv_manager
+from engine.metrics import Metrics
+from engine.plan import Code, Decision, StepPlan
+from engine.request import Request, RequestState, Sequence, Status
+from engine.runner import CountingRunner, Runner
+from engine.scheduler import Scheduler
+from engine.trace import Trace
+from engine.usage import Usage
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step was.
+
+    Attributes:
+        plan: what ran.
+        before: refusals, aborts and endings since the step before.
+        after: who finished in this step.
+        usage: the pool at the forward.
+        start, end: on the engine's clock.
+        waiting: sequences that still wait after the admissions.
+    """
+
+    plan: StepPlan
+    before: tuple[Decision, ...]
+    after: tuple[Decision, ...]
+    usage: Usage
+    start: float
+    end: float
+    waiting: int
+
+    @property
+    def step(self) -> int:
+        """The step's number; it jumps over idle gaps."""
+        return self.plan.step
+
+    @property
+    def events(self) -> tuple[Decision, ...]:
+        """Everything that happened: what came before, the plan's decisions, who finished."""
+        return (*self.before, *self.plan.decisions, *self.after)
+
+
+class Engine:
+    """One engine.
+
+    Args:
+        config: how it schedules and stores.
+        runner: who executes the plans; counting by default.
+        clock: what a step costs; steps by default.
+        keep_trace: record every step in `trace` (memory grows with the run).
+
+    Attributes:
+        requests: every request submitted, by id.
+        pool: the block pool.
+        metrics: counters.
+        trace: the record of the run.
+        is_open: True while more requests may be submitted from outside; a static batch then waits to be full.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: Runner | None = None,
+        clock: Clock | None = None,
+        *,
+        keep_trace: bool = True,
+    ) -> None:
+        self.config = config
+        self.runner: Runner = runner if runner is not None else CountingRunner()
+        self.clock: Clock = clock if clock is not None else StepClock()
+        self.kv = make_kv_manager(config)
+        self.pool = self.kv.pool
+        self.scheduler = Scheduler(config, self.kv)
+        self.requests: dict[str, RequestState] = {}
+        self.trace = Trace(config, self.clock.unit) if keep_trace else None
+        self.is_open = False
+        self.last_plan: StepPlan | None = None
+        self._metrics = Metrics()
+        self._future: list[tuple[float, int, RequestState]] = []
+        self._submitted = 0
+        self._arrived = 0
+        self._pending_events: list[Decision] = []
+
+    def submit(self, request: Request) -> str:
+        """Hand in a request; it waits from its arrival on.
+
+        Returns:
+            its id.
+
+        Raises:
+            ValidationError: the id is taken or the request is malformed; no trace of it is left.
+            CapacityError: it can never fit (TOO_BIG); it stays in `requests` with `finish_reason` "refused".
+        """
+        if not isinstance(request, Request):
+            raise ValidationError(f"submit takes a Request, got {type(request).__name__}")
+        request_id = request.request_id or self._new_id()
+        if request_id in self.requests:
+            raise ValidationError(f"request id {request_id!r} is taken")
+        self._submitted += 1
+        state = RequestState(
+            request_id, request, [Sequence(request, request_id)], max(request.arrival, self.clock.now)
+        )
+        self.requests[request_id] = state
+        if self.trace is not None:
+            self.trace.add_request(state)
+        too_big = self._too_big(request)
+        if too_big is not None:
+            message, detail = too_big
+            seq = state.sequences[0]
+            seq.status, seq.finish_reason = Status.REFUSED, "refused"
+            self._note(Code.TOO_BIG, seq, detail)
+            raise CapacityError(message, reason="TOO_BIG", request_id=request_id)
+        heapq.heappush(self._future, (state.arrival, self._submitted, state))
+        return request_id
+
+    def step(self) -> StepRecord | None:
+        """Run one step.
+
+        Returns:
+            its record; a record with an empty plan if work is left but nothing can run now (not counted as a step);
+            None when nothing is left.
+        """
+        while True:
+            self._receive()
+            if not self.scheduler.running and not self.scheduler.waiting:
+                if not self._future:
+                    return None
+                self.clock.jump(self._future[0][0])
+                continue
+            self.scheduler.more_to_come = self.is_open or bool(self._future)
+            plan = self.scheduler.schedule(self.clock.step)
+            if not plan.is_empty:
+                return self._execute(plan)
+            if self._future:
+                self.clock.jump(self._future[0][0])
+                continue
+            if not self.is_open:
+                raise InvariantError(f"work is left but nothing can run: {plan.decisions!r}")
+            now = self.clock.now
+            return StepRecord(plan, self._take_events(), (), self._usage(plan), now, now, len(self.scheduler.waiting))
+
+    def run(self, max_steps: int | None = None) -> int:
+        """Step until nothing is left (or nothing can run, or `max_steps`); returns the number of steps."""
+        steps = 0
+        while max_steps is None or steps < max_steps:
+            record = self.step()
+            if record is None or record.plan.is_empty:
+                break
+            steps += 1
+        return steps
+
+    def abort(self, some_id: str) -> None:
+        """End a request, or one branch by its sequence id, before the next step; its reply so far stays.
+
+        Raises:
+            ValidationError: nobody has this id.
+        """
+        for seq in self._sequences(some_id):
+            if not seq.status.is_final:
+                self._end(seq, Status.ABORTED, "abort")
+                self._note(Code.ABORTED, seq, {})
+
+    def finish(self, request_id: str) -> None:
+        """End a request now as if its reply were complete.
+
+        Raises:
+            ValidationError: nobody has this id.
+        """
+        for seq in self._sequences(request_id):
+            if not seq.status.is_final:
+                slot = seq.slot
+                self._end(seq, Status.FINISHED, "stop")
+                self._note(Code.FINISHED, seq, {"reason": "stop", "tokens": seq.num_output_tokens, "slot": slot})
+
+    def forget(self, request_id: str) -> None:
+        """Drop a finished request from `requests`.
+
+        Raises:
+            ValidationError: nobody has this id, or it is not over.
+        """
+        if not all(seq.status.is_final for seq in self._sequences(request_id)):
+            raise ValidationError(f"request {request_id!r} is not over: abort it first")
+        del self.requests[request_id]
+
+    def check(self) -> None:
+        """Verify every invariant; raises `InvariantError` with what is wrong."""
+        check_engine(self)
+
+    def block_tables(self) -> dict[str, list[int]]:
+        """{sequence id: [block ids]} of the running sequences, in order of admission."""
+        return {seq.id: list(seq.block_table) for seq in self.scheduler.running}
+
+    @property
+    def metrics(self) -> Metrics:
+        """The counters so far."""
+        self._metrics.preemptions = self.scheduler.preemptions
+        self._metrics.recomputed_tokens = self.scheduler.recomputed_tokens
+        return self._metrics
+
+    @property
+    def has_work(self) -> bool:
+        """True while anything is unfinished."""
+        return bool(self._future or self.scheduler.running or self.scheduler.waiting)
+
+    @property
+    def future_requests(self) -> list[str]:
+        """Ids of requests that have not arrived yet."""
+        return [state.id for _, _, state in sorted(self._future)]
+
+    def _receive(self) -> None:
+        """Let everybody in whose time has come."""
+        while self._future and self._future[0][0] <= self.clock.now:
+            state = heapq.heappop(self._future)[2]
+            for seq in state.sequences:
+                if not seq.status.is_final:
+                    seq.order = self._arrived
+                    self._arrived += 1
+                    self.scheduler.waiting.push(seq)
+
+    def _execute(self, plan: StepPlan) -> StepRecord:
+        usage, waiting = self._usage(plan), len(self.scheduler.waiting)
+        start = self.clock.now
+        sampled = self.runner.run(plan)
+        self.clock.advance(plan)
+        slots = {seq.id: seq.slot for seq in self.scheduler.running}
+        finished = tuple(self.scheduler.commit(plan, sampled, self.clock.now))
+        self.last_plan = plan
+        self._metrics.count(usage, len(plan.sampling), waiting > 0)
+        record = StepRecord(plan, self._take_events(), finished, usage, start, self.clock.now, waiting)
+        if self.trace is not None:
+            self.trace.add_step(record, sampled, slots, self.scheduler.waiting.journal)
+        self.scheduler.waiting.journal.clear()
+        return record
+
+    def _take_events(self) -> tuple[Decision, ...]:
+        events = tuple(self._pending_events)
+        self._pending_events.clear()
+        return events
+
+    def _usage(self, plan: StepPlan) -> Usage:
+        scheduled = plan.num_scheduled_tokens
+        written = ((seq, seq.num_computed_tokens + scheduled.get(seq.id, 0)) for seq in self.scheduler.running)
+        return self.kv.usage(written, self.scheduler.waiting.head)
+
+    def _end(self, seq: Sequence, status: Status, reason: str) -> None:
+        if seq.order < 0:  # it has not arrived yet
+            self._future = [entry for entry in self._future if seq not in entry[2].sequences]
+            heapq.heapify(self._future)
+            seq.status, seq.finish_reason = status, reason
+        else:
+            self.scheduler.remove(seq, status, reason)
+
+    def _note(self, code: Code, seq: Sequence, detail: dict[str, object]) -> None:
+        self._pending_events.append(Decision(code, seq.request_id, seq.id, self.clock.step, detail))
+
+    def _sequences(self, some_id: str) -> Iterable[Sequence]:
+        if some_id in self.requests:
+            return list(self.requests[some_id].sequences)
+        owner = self.requests.get(some_id.rpartition("/")[0]) if isinstance(some_id, str) else None
+        found = [seq for seq in owner.sequences if seq.id == some_id] if owner is not None else []
+        if not found:
+            raise ValidationError(f"no request or sequence has the id {some_id!r}")
+        return found
+
+    def _new_id(self) -> str:
+        number = self._submitted
+        while str(number) in self.requests:
+            number += 1
+        return str(number)
+
+    def _too_big(self, request: Request) -> tuple[str, dict[str, object]] | None:
+        """Why the request can never run, None if it can."""
+        limit = self.config.max_model_len
+        total = request.prompt_len + request.params.max_tokens
+        if limit is not None and total > limit:
+            return (
+                f"prompt {request.prompt_len} + max_tokens {request.params.max_tokens} = {total} tokens, but "
+                f"max_model_len is {limit}: shorten the prompt or the reply",
+                {"needed": total, "limit": limit, "rule": "max_model_len"},
+            )
+        demand = self.kv.demand(request)
+        if demand > self.pool.num_blocks:
+            return (
+                f"the request needs {demand} blocks of {self.config.block_size} at full length, the whole pool has "
+                f"{self.pool.num_blocks}: shorten it or enlarge the pool",
+                {"needed": demand, "limit": self.pool.num_blocks, "rule": "num_blocks"},
+            )
+        return None
