@@ -35,7 +35,9 @@ def _check_pool(engine: Engine) -> None:
     pool = engine.pool
     free = pool.free_ids()
     _require(len(free) == len(set(free)), f"the free queue holds a block twice: {free}")
-    _require(len(free) == pool.num_free, f"{len(free)} blocks stand in the free queue, the counter says {pool.num_free}")
+    _require(
+        len(free) == pool.num_free, f"{len(free)} blocks stand in the free queue, the counter says {pool.num_free}"
+    )
     held = Counter(block for state in engine.requests.values() for s in state.sequences for block in s.block_table)
     for block_id in range(pool.num_blocks):
         count = pool.ref(block_id)
@@ -63,7 +65,9 @@ def _check_tables(engine: Engine) -> None:
                 _require(table == whole, f"{seq.id} should hold one run of its reservation, has {table}")
             else:
                 due = blocks_for(seq.num_computed_tokens, size)
-                _require(len(table) == due, f"{seq.id} has KV for {seq.num_computed_tokens} tokens in {len(table)} blocks")
+                _require(
+                    len(table) == due, f"{seq.id} has KV for {seq.num_computed_tokens} tokens in {len(table)} blocks"
+                )
             _require(0 <= seq.num_computed_tokens < seq.num_tokens, f"{seq!r} has computed all or less than nothing")
 
 
@@ -98,4 +102,6 @@ def _check_plan(engine: Engine) -> None:
     for seq in engine.scheduler.running:
         table = plan.block_tables.get(seq.id)
         if table is not None:
-            _require(list(table) == seq.block_table[: len(table)], f"the runner saw {table}, {seq.id} has another table")
+            _require(
+                list(table) == seq.block_table[: len(table)], f"the runner saw {table}, {seq.id} has another table"
+            )

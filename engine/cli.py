@@ -61,7 +61,12 @@ def _add_simulate(commands: Any) -> None:
     add("--order", choices=cfg.ORDERS, default="fcfs")
     add("--victim", choices=cfg.VICTIMS, help="who is preempted (default goes with --order)")
     add("--seed", type=int, default=0)
-    add("--arrival-rate", type=float, metavar="R", help="Poisson arrivals, requests per step (per second: --clock anchor)")
+    add(
+        "--arrival-rate",
+        type=float,
+        metavar="R",
+        help="Poisson arrivals, requests per step (per second: --clock anchor)",
+    )
     add("--clock", choices=("step", "anchor"), default="step")
     add("--trace", type=Path, metavar="OUT.json", help="write the trace (.json; .csv; .chrome.json opens in Perfetto)")
     add("--json", action="store_true", help="print one JSON object")
@@ -131,11 +136,18 @@ def _table(report: dict[str, Any]) -> str:
         ("finished / refused", f"{report['finished']:,} / {report['refused']:,}"),
         ("preemptions", f"{report['preemptions']:,} ({report['recomputed_tokens']:,} KV tokens recomputed)"),
         ("pool", f"{kv['pool_slots']:,} token slots, at most {kv['peak_blocks']:,} blocks held"),
-        ("live share", f"{kv['live_share']:.4f} (while somebody waits: {'-' if saturated is None else f'{saturated:.4f}'})"),
+        (
+            "live share",
+            f"{kv['live_share']:.4f} (while somebody waits: {'-' if saturated is None else f'{saturated:.4f}'})",
+        ),
     ]
     for name in ("ttft", "tpot"):
         figures = report[name]
-        shown = "-" if figures["mean"] is None else ", ".join(f"{k} {figures[k]:.4g}" for k in ("mean", "p50", "p95", "max"))
+        shown = (
+            "-"
+            if figures["mean"] is None
+            else ", ".join(f"{k} {figures[k]:.4g}" for k in ("mean", "p50", "p95", "max"))
+        )
         lines.append((name, f"{shown} {figures['unit']}"))
     width = max(len(name) for name, _ in lines)
     return "\n".join([f"{name:<{width}}  {value}" for name, value in lines] + [f"note: {n}" for n in report["notes"]])

@@ -115,9 +115,7 @@ class Engine:
         if request_id in self.requests:
             raise ValidationError(f"request id {request_id!r} is taken")
         self._submitted += 1
-        state = RequestState(
-            request_id, request, [Sequence(request, request_id)], max(request.arrival, self.clock.now)
-        )
+        state = RequestState(request_id, request, [Sequence(request, request_id)], max(request.arrival, self.clock.now))
         self.requests[request_id] = state
         if self.trace is not None:
             self.trace.add_request(state)

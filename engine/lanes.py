@@ -5,6 +5,7 @@ JSON-ready, run-length coded, and all a page needs: it draws and adds nothing. S
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from engine.plan import Code
@@ -96,7 +97,7 @@ def _idle(trace: Trace, segments: list[list[int]], slots: int, span: int) -> lis
         at = 0
         for start, end in (*busy, (span, span)):
             cuts = [at, *(c for c in changes if at < c < start), start] if at < start else []
-            gaps.extend([slot, a, b - a, reasons[a]] for a, b in zip(cuts, cuts[1:], strict=False))
+            gaps.extend([slot, a, b - a, reasons[a]] for a, b in itertools.pairwise(cuts))
             at = end
     return gaps
 

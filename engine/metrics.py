@@ -1,10 +1,10 @@
 """What a run adds up to: counters kept step by step, and the report of `simulate`.
 
-    useful cell    a slot × step in which an output token was sampled
-    utilisation    useful cells ÷ (B × steps)
-    live share     live token slots ÷ pool slots, averaged over steps
-    ttft           end of the first token's step − arrival
-    tpot           (last token − first token) ÷ (tokens − 1), one-token replies left out, waits by preemption included
+useful cell    a slot × step in which an output token was sampled
+utilisation    useful cells ÷ (B × steps)
+live share     live token slots ÷ pool slots, averaged over steps
+ttft           end of the first token's step − arrival
+tpot           (last token − first token) ÷ (tokens − 1), one-token replies left out, waits by preemption included
 """
 
 from __future__ import annotations

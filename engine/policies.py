@@ -1,8 +1,8 @@
 """The three batching policies, each a few lines over the scheduler's two moves, `grow` and `admit`.
 
-    Continuous    iteration-level scheduling (Orca; Yu et al., OSDI 2022) with chunked prefill, as vLLM v1 does it
-    Static        a batch starts together and ends together
-    PrefillFirst  prompts before replies; a step holds one kind only
+Continuous    iteration-level scheduling (Orca; Yu et al., OSDI 2022) with chunked prefill, as vLLM v1 does it
+Static        a batch starts together and ends together
+PrefillFirst  prompts before replies; a step holds one kind only
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from engine.trace import Trace
 from engine.workload import Workload
 
 
-
 @dataclass(frozen=True)
 class Simulation:
     """What came out: the engine after the run, and the report, JSON-ready."""

@@ -1,10 +1,10 @@
 """`Usage`: the pool's token slots split five ways, always adding up to the whole pool.
 
-    live        written
-    tail_waste  beyond what will be written in the last block of a table or reservation
-    reserved    set aside for tokens still to come (contiguous only)
-    hole        free, but in a run too short for whoever is next (contiguous only, while somebody waits)
-    free        the rest; `cached` of it still holds content that a prefix index can find
+live        written
+tail_waste  beyond what will be written in the last block of a table or reservation
+reserved    set aside for tokens still to come (contiguous only)
+hole        free, but in a run too short for whoever is next (contiguous only, while somebody waits)
+free        the rest; `cached` of it still holds content that a prefix index can find
 """
 
 from __future__ import annotations

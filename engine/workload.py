@@ -178,7 +178,9 @@ def parse_workload(spec: str) -> Workload:
 def read_file(path: Path) -> Workload:
     """A .json file (a list of lengths, {"lengths": […]}, or a list of items) or a .csv file with the items' columns."""
     if path.suffix not in (".json", ".csv"):
-        raise ValidationError(f"{str(path)!r} is no workload: give real64, uniform:N:LO:HI:SEED, or a .json or .csv file")
+        raise ValidationError(
+            f"{str(path)!r} is no workload: give real64, uniform:N:LO:HI:SEED, or a .json or .csv file"
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
