@@ -1,4 +1,4 @@
-"""The engine: requests, a scheduler, a KV allocator, runners and clocks; the objects behind every picture of the course.
+"""The engine: requests, scheduler, KV allocator, runners and clocks; the objects behind every picture of the course.
 
 Read it in this order: `request`, `plan`, `pool`, `kv`, `paged`, `contiguous`, `policies`, `scheduler`, `runner`,
 `engine`, `trace`. Importing it does not import torch; only running a model does.

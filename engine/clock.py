@@ -1,7 +1,8 @@
 """Clocks: what a step costs. Steps, real seconds, or a roofline of the anchor model on one H100 (derived).
 
 A clock has `now`, the time at which the next step starts, and `step`, that step's number; `advance(plan)` is called
-after the step ran. `jump(time)` skips an idle gap. Arrivals, and every latency the engine reports, are in the clock's `unit`.
+after the step ran. `jump(time)` skips an idle gap. Arrivals, and every
+latency the engine reports, are in the clock's `unit`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Trace:
         self.requests: list[dict[str, Any]] = []
         self.sequences: list[str] = []
         self.steps: dict[str, list[Any]] = {name: [] for name in STEP_COLUMNS}
-        self.rows: dict[str, list[int]] = {name: [] for name in ROW_COLUMNS}
+        self.rows: dict[str, list[Any]] = {name: [] for name in ROW_COLUMNS}
         self.tables: list[list[Any]] = []
         self.events: list[list[Any]] = []
         self.queue: list[list[Any]] = []

@@ -195,8 +195,9 @@ def read_file(path: Path) -> Workload:
             data = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValidationError(f"{path} is not valid JSON: {error}") from None
-        rows = data.get("lengths") if isinstance(data, dict) else data
-        if not isinstance(rows, list):
+        found = data.get("lengths") if isinstance(data, dict) else data
+        rows = found if isinstance(found, list) else []
+        if not isinstance(found, list):
             raise ValidationError(f'{path} must hold a list of lengths, {{"lengths": […]}} or a list of items')
     if len(rows) > MAX_ITEMS:
         raise ValidationError(f"{path} has {len(rows)} items; at most {MAX_ITEMS} are accepted")

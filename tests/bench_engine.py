@@ -1,0 +1,79 @@
+"""`make bench`: the engine's own cost, as ratios within one run on one machine.
+
+Each pair is measured in turn, the median of the ratios is printed with its bound; exit status 1 if one is missed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+
+from engine import Engine, EngineConfig, Request, SamplingParams
+from engine.simulate import simulate
+from engine.workload import real64, uniform
+
+ROUNDS = 5
+
+
+def seconds_per_step(running: int, num_blocks: int, steps: int = 200) -> float:
+    """A decode step of `running` sequences on a pool of `num_blocks`."""
+    engine = Engine(EngineConfig(num_blocks, max_num_seqs=running), keep_trace=False)
+    for i in range(running):
+        engine.submit(Request((i + 1,), SamplingParams(max_tokens=15)))
+    engine.step()
+    best = float("inf")
+    for _ in range(12):
+        start = time.perf_counter()
+        engine.step()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def seconds_for(requests: int) -> float:
+    workload = uniform(requests, 22, 356, 1)
+    start = time.perf_counter()
+    simulate(workload, slots=256, keep_trace=False)
+    return time.perf_counter() - start
+
+
+def median_ratio(a, b, rounds: int = ROUNDS) -> float:
+    return statistics.median(a() / b() for _ in range(rounds))
+
+
+def main() -> int:
+    rows = [
+        (
+            "cost per step: pool of 1,000,000 blocks ÷ pool of 100",
+            median_ratio(lambda: seconds_per_step(64, 1_000_000), lambda: seconds_per_step(64, 100)),
+            1.3,
+        ),
+        (
+            "cost per sequence: 512 running ÷ 64 running",
+            median_ratio(lambda: seconds_per_step(512, 1024) / 512, lambda: seconds_per_step(64, 1024) / 64),
+            1.3,
+        ),
+        (
+            "256 slots: 10,000 requests ÷ 5,000",
+            median_ratio(lambda: seconds_for(10_000), lambda: seconds_for(5_000), 1),
+            2.2,
+        ),
+        (
+            "256 slots: 20,000 requests ÷ 10,000",
+            median_ratio(lambda: seconds_for(20_000), lambda: seconds_for(10_000), 1),
+            2.2,
+        ),
+    ]
+    missed = 0
+    for name, ratio, bound in rows:
+        missed += ratio > bound
+        print(f"{name:<56} {ratio:5.2f}  (at most {bound})  {'ok' if ratio <= bound else 'MISSED'}")
+    start = time.perf_counter()
+    for policy in ("static", "continuous"):
+        simulate(real64(), policy=policy, slots=8).trace.lanes()
+    print(f"the first view of lesson 1, both policies at B = 8: {time.perf_counter() - start:.2f} s")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
