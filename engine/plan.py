@@ -74,7 +74,7 @@ class Decisions(Sequence[Decision]):
     def __init__(self, step: int, spelled: Sequence[Decision], behind: Sequence[str] = ()) -> None:
         self._step = step
         self._spelled = tuple(spelled)
-        self._behind = tuple(behind)
+        self._behind = behind
 
     @property
     def spelled(self) -> tuple[Decision, ...]:
@@ -82,7 +82,7 @@ class Decisions(Sequence[Decision]):
         return self._spelled
 
     @property
-    def behind(self) -> tuple[str, ...]:
+    def behind(self) -> Sequence[str]:
         """Ids of the sequences behind the head, in order."""
         return self._behind
 
@@ -104,10 +104,11 @@ class Decisions(Sequence[Decision]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Decisions):
             return NotImplemented
-        return self._step == other._step and self._spelled == other._spelled and self._behind == other._behind
+        mine, theirs = (self._step, self._spelled), (other._step, other._spelled)
+        return mine == theirs and tuple(self._behind) == tuple(other._behind)
 
     def __hash__(self) -> int:
-        return hash((self._step, self._behind))
+        return hash((self._step, len(self)))
 
     def __repr__(self) -> str:
         return repr(list(self))

@@ -187,8 +187,7 @@ class Scheduler:
 
     def _freeze(self, draft: Draft) -> StepPlan:
         """The draft as a plan, with the waiting codes as they stand at the end."""
-        queue = iter(self.waiting)
-        head = next(queue, None)
+        head = self.waiting.head
         if head is not None:
             obstacle = self._obstacle(head, draft, 0) if draft.preempted else draft.obstacle
             if obstacle is not None:
@@ -210,5 +209,5 @@ class Scheduler:
                 seq.id: slots_of(seq.block_table, seq.num_computed_tokens, n, size) for seq, n in tokens.items()
             },
             sampling={seq.id: seq.request.params for seq, n in tokens.items() if n == seq.num_missing_tokens},
-            decisions=Decisions(draft.step, draft.decisions, [seq.id for seq in queue]),
+            decisions=Decisions(draft.step, draft.decisions, self.waiting.behind_head()),
         )
