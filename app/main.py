@@ -1,0 +1,30 @@
+"""The entry: `streamlit run app/main.py` (or `make app`). The app object, its routes, and what is warmed up at start."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import streamlit as st  # noqa: E402
+from starlette.routing import Route  # noqa: E402
+
+from app.lanes import warm_up  # noqa: E402
+from app.routes import lanes_route  # noqa: E402
+
+
+@contextlib.asynccontextmanager
+async def lifespan(_: Any) -> AsyncIterator[None]:
+    """Swimlanes for every number of slots are made in the background while the first page is already served."""
+    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
+    yield
+
+
+app = st.App(Path(__file__).parent / "script.py", routes=[Route("/lanes", lanes_route)], lifespan=lifespan)
