@@ -52,7 +52,9 @@ Part = TypeVar("Part")
 
 def lesson_ids() -> list[str]:
     """Ids of the lessons that are there, in order: folders with a lesson.toml."""
-    return sorted((p.parent.name for p in ROOT.glob("*/lesson.toml")), key=lambda name: int(re.sub(r"\D.*", "", name[1:])))
+    return sorted(
+        (p.parent.name for p in ROOT.glob("*/lesson.toml")), key=lambda name: int(re.sub(r"\D.*", "", name[1:]))
+    )
 
 
 @cache
@@ -85,7 +87,9 @@ def read_markdown(text: str, where: str) -> tuple[str, str, dict[str, model.Sect
     return title[1], text[title.end() : heads[0].start() if heads else len(text)].strip(), sections
 
 
-def build(entries: dict[str, Any], lang: str, title: str, lede: str, sections: dict[str, model.Section]) -> model.Lesson:
+def build(
+    entries: dict[str, Any], lang: str, title: str, lede: str, sections: dict[str, model.Section]
+) -> model.Lesson:
     """A lesson from its parsed files."""
     reader = _Reader(entries, lang)
     sources = {key: reader.source(key, entry) for key, entry in _read_toml(COMMON / "sources.toml").items()}
@@ -155,7 +159,7 @@ class _Reader:
         self.name: str = self.need(entries, "id", str)
 
     def need(self, entry: dict[str, Any], key: str, kind: type[Part]) -> Part:
-        value = entry.get(key)
+        value: Any = entry.get(key)
         if kind is float and isinstance(value, int):
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -291,7 +295,9 @@ class _Reader:
         return f"{self.entries.get('id', 'lesson.toml')}: {name}"
 
 
-def _check_scenes(name: str, scenes: tuple[model.Scene, ...], sections: dict[str, Any], attached: dict[str, Any]) -> None:
+def _check_scenes(
+    name: str, scenes: tuple[model.Scene, ...], sections: dict[str, Any], attached: dict[str, Any]
+) -> None:
     ids = [scene.id for scene in scenes]
     if not ids or len(set(ids)) != len(ids):
         raise LessonError(f"{name}: scenes need ids, each one once")

@@ -1,9 +1,9 @@
 """Inline marks in lesson text: what the app replaces before or after rendering Markdown.
 
-    [[fig:key]]     the value of figure `key`
-    [[fig:key!]]    the value and its label chip (click: where it comes from)
-    [[req:7]]       badge of request 7, numbered from 1, in that request's hue
-    [[cite:orca]]   the chip "quoted" alone, for a statement somebody else published
+[[fig:key]]     the value of figure `key`
+[[fig:key!]]    the value and its label chip (click: where it comes from)
+[[req:7]]       badge of request 7, numbered from 1, in that request's hue
+[[cite:orca]]   the chip "quoted" alone, for a statement somebody else published
 """
 
 from __future__ import annotations

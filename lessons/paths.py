@@ -9,7 +9,7 @@ the lesson's workload (the 64 real replies, all there from the start) unless the
     POLICY.B.utilisation                       useful cells / (B x steps), 0 to 1
     POLICY.B.useful_cells | cells | idle_cells cells = B x steps; idle = cells - useful
     POLICY.B.first_idle                        first step, as shown (from 1), in which some slot generates nothing
-    POLICY.B.enter.R | leave.R                 the step, as shown, in which request R gets its slot / writes its last token
+    POLICY.B.enter.R | leave.R                 the step, as shown, of request R's first and last token
     POLICY.B.slot.R                            the slot of request R, as shown (from 1)
     batch.B.count                              static batches of at most B
     batch.B.K.size                             requests in static batch K, from 1
