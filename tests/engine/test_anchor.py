@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from engine.anchor import account, figures, load, step_seconds
+from engine.anchor import DATA, LLAMA2_7B, account, figures, kv_bytes_per_token, load, step_seconds
 from engine.cli import main
 
 EXACT = {
@@ -14,6 +14,10 @@ EXACT = {
     "kv_bytes_per_token": 65_536,
     "block_bytes": 2**20,
     "blocks": 23_305,
+    "weight_bytes": (27_356_728_560 + 424_699_392) * 2,
+    "state_bytes": 48 * 48 * 128 * 128 * 4,
+    "blocks_per_request": 256,
+    "request_kv_bytes": 2**28,
     "requests": 58,
     "requests_by_blocks_alone": 91,
     "requests_eaten_by_state": 33,
@@ -46,7 +50,38 @@ def test_as_printed(key):
 
 
 def test_every_figure_has_a_formula():
-    assert all(f.formula and f.unit is not None for f in account().values())
+    assert all(figure.formula for figure in account().values())
+
+
+def test_counts_are_whole_numbers():
+    fractions = {"requests_with_conv_state", "llama2_7b_kv_gib", "idle_share_alone"}
+    fractions |= {"tokens_per_second_alone", "tokens_per_second_together"}
+    assert {key for key, value in figures().items() if not isinstance(value, int)} == fractions
+
+
+def test_kv_calculator():
+    assert kv_bytes_per_token(layers=16, kv_heads=4, head_dim=256, bytes_per_value=2) == 65_536
+    assert 128 * 4096 * LLAMA2_7B.bytes_per_token == 256 * 2**30
+
+
+def test_the_file_holds_no_results():
+    """Only the architecture, the data sheet and sizes of one value: no derived figure is written down."""
+    given = {"memory_bytes", "bytes_per_second", "flops_per_second", "context_tokens"}
+    derived = {value for key, value in figures().items() if key not in given and value > 1000}
+    assert not derived & set(numbers(json.loads(DATA.read_text(encoding="utf-8"))))
+
+
+def numbers(value):
+    if isinstance(value, dict):
+        return [n for part in value.values() for n in numbers(part)]
+    return [value] if isinstance(value, int) else []
+
+
+def test_a_decode_step_is_bound_by_the_weights():
+    card, gpu = load()
+    kv_and_state = card.kv_token_bytes + 2 * card.state_bytes()
+    bytes_moved = step_seconds(num_sequences=1, context_tokens=1, new_tokens=1) * gpu.bytes_per_second
+    assert bytes_moved == pytest.approx(card.step_weight_bytes + kv_and_state, rel=1e-12)
 
 
 def test_a_long_prompt_is_bound_by_arithmetic():
