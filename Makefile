@@ -16,11 +16,11 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: requirements.txt | $(PY)
-	$(PIP) install -q --progress-bar on -r requirements.txt
+	$(PIP) install -r requirements.txt
 	@touch $@
 
 $(VENV)/.dev: requirements.txt requirements-dev.txt | $(PY)
-	$(PIP) install -q --progress-bar on -r requirements-dev.txt
+	$(PIP) install -r requirements-dev.txt
 	@touch $(VENV)/.runtime $@
 
 app: $(VENV)/.runtime
