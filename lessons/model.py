@@ -1,7 +1,7 @@
 """What a lesson is made of. Everything is frozen, in one language, and Markdown stays Markdown.
 
-A lesson is a list of scenes; a scene is one idea: a section of text, a picture in a defined state, one thing to do. What
-there is to do hangs on the scene (predictions, tries, questions …), in the order in which the page shows it.
+A lesson is a list of scenes; a scene is one idea: a section of text, a picture in a defined state, one thing to do.
+What there is to do (a prediction, tries, questions …) hangs on the scene.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Try:
 
 @dataclass(frozen=True)
 class Goal:
-    """A task the engine checks: `quantity` (policy.utilisation, policy.steps) of the view's own run, against a bound."""
+    """A task the engine checks: `quantity` ("static.utilisation", say) of the view's own run, against a bound."""
 
     id: str
     quantity: str
