@@ -6,8 +6,10 @@ that moving the slider costs no round trip. Finished traces are kept on disk und
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -29,6 +31,36 @@ POISSON_RATE = 0.05
 BURST_SIZE, BURST_GAP = 16, 300
 
 
+class WorkloadProblem(ValidationError):
+    """What is wrong with a learner's list: a key of the pages' own words, with the values they need."""
+
+    def __init__(self, key: str, **values: int) -> None:
+        super().__init__(f"{key}: {values}")
+        self.key = key
+        self.values = values
+
+
+def own_lengths(text: str) -> Workload:
+    """The workload a learner typed.
+
+    Raises:
+        WorkloadProblem: it is no list of whole numbers, or too large for a picture.
+    """
+    words = [word for word in re.split(r"[\s,，、;；]+", text) if word]
+    if not words:
+        raise WorkloadProblem("own_empty")
+    for i, word in enumerate(words, 1):
+        if not re.fullmatch(r"[+-]?\d+", word, re.ASCII):
+            raise WorkloadProblem("own_words", i=i)
+        if len(word) > 6 or not 1 <= int(word) <= MAX_LENGTH:
+            raise WorkloadProblem("own_range", max=MAX_LENGTH)
+    if len(words) > MAX_REQUESTS:
+        raise WorkloadProblem("own_many", max=MAX_REQUESTS)
+    if sum(map(int, words)) > MAX_CELLS:
+        raise WorkloadProblem("own_cells", max=MAX_CELLS)
+    return from_text(text)
+
+
 @dataclass(frozen=True)
 class LaneSpec:
     """What a learner chose: a distribution of lengths, or a list of their own, and how requests arrive."""
@@ -48,17 +80,11 @@ class LaneSpec:
         if self.arrivals not in ARRIVALS:
             raise ValidationError(f"arrivals must be one of {', '.join(ARRIVALS)}")
         if self.lengths == "own":
-            workload = from_text(self.own)
+            workload = own_lengths(self.own)
         elif self.lengths == "real64":
             workload = real64()
         else:
             workload = uniform(64, 22, 356, seed=1) if self.lengths == "uniform" else one_long()
-        if len(workload.items) > MAX_REQUESTS:
-            raise ValidationError(f"{len(workload.items)} lengths are too many: at most {MAX_REQUESTS}")
-        if max(workload.lengths) > MAX_LENGTH:
-            raise ValidationError(f"length {max(workload.lengths)} is too long: at most {MAX_LENGTH}")
-        if sum(workload.lengths) > MAX_CELLS:
-            raise ValidationError(f"{sum(workload.lengths)} tokens in all are too many: at most {MAX_CELLS}")
         if self.arrivals == "poisson":
             return workload.with_arrivals(POISSON_RATE, seed=1)
         return workload.with_bursts(BURST_SIZE, BURST_GAP) if self.arrivals == "bursts" else workload
@@ -75,7 +101,7 @@ def lanes_for(spec: LaneSpec, slots: int) -> dict[str, dict[str, Any]]:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            pass  # a broken cache file is made again below
+            path.unlink(missing_ok=True)  # a broken file: made again below
     workload = spec.workload()
     made = {policy: simulate(workload, policy=policy, slots=slots).trace.lanes() for policy in POLICIES}
     if default:
@@ -100,10 +126,8 @@ def warm_up() -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write in one go, so that a reader never sees half a file; a read-only disk only costs the cache."""
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{id(text)}.part")
         part.write_text(text, encoding="utf-8")
         part.replace(path)
-    except OSError:
-        pass

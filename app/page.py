@@ -19,7 +19,7 @@ from lessons.words import LANGUAGES, words
 LABELS = ("measured", "counted", "derived", "quoted")
 PAGES = {1: ("batching", "l1_batching")}
 """Lessons that have a page: number → (address, lesson id)."""
-GROUPS = ("mode", "policy", "length_names", "arrival_names", "codes")
+GROUPS = ("mode", "policy", "length_names", "arrival_names", "codes", "errors")
 FIRST_SLOTS = 8
 
 

@@ -75,7 +75,8 @@ class Renderer:
         if isinstance(mark, Fig):
             figure = self.lesson.figures[mark.key]
             value = f'<span class="fig" data-figure="{escape(mark.key)}">{escape(self.figure(figure))}</span>'
-            return f"{value}{self.chip(figure.label, self._note(figure))}" if mark.chip else value
+            chip = self.chip(figure.label, self._note(figure))
+            return f'<span class="nw">{value}{chip}</span>' if mark.chip else value
         source = self.lesson.sources[mark.key]
         return self.chip("quoted", source.text)
 

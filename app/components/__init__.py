@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import streamlit as st
+from streamlit.components import v2
 
 HERE = Path(__file__).parent
 STYLES = ("tokens.css", "shell.css", "swimlane.css")
@@ -22,6 +22,4 @@ def bundle(names: tuple[str, ...]) -> str:
 @cache
 def course_component() -> Any:
     """The component of every page; its data says which page it is."""
-    return st.components.v2.component(
-        "course", html='\n<div class="course"></div>\n', css=bundle(STYLES), js=bundle(SCRIPTS)
-    )
+    return v2.component("course", html='\n<div class="course"></div>\n', css=bundle(STYLES), js=bundle(SCRIPTS))

@@ -7,7 +7,7 @@ export default function ({ parentElement, data }) {
     if (page) page.view.stop();
     course.lang = data.lang === 'zh' ? 'zh-CN' : 'en';
     const base = rootPath(data.slug), W = data.words;
-    course.innerHTML = topBar(data, base) + (data.slug ? `<main class=lesson><section class=hero><p class=kick>${esc(data.kicker)}</p><h1>${data.title}</h1><p class=lede>${data.lede}</p></section><section class=fig-col aria-label="${esc(W.player)}"></section><div class=text>${data.scenes.map((s, i) => sceneHtml(s, i, W)).join('')}<p class=one>${data.sentence}</p></div></main>` : homeHtml(data, base)) + `<footer class=foot>${esc(W.foot)}</footer>`;
+    course.innerHTML = topBar(data, base) + (data.slug ? `<main class=lesson><section class=hero><p class=kick>${esc(data.kicker)}</p><h1>${clauses(data.title)}</h1><p class=lede>${data.lede}</p></section><section class=fig-col aria-label="${esc(W.player)}"></section><div class=text>${data.scenes.map((s, i) => sceneHtml(s, i, W)).join('')}<p class=one>${data.sentence}</p></div></main>` : homeHtml(data, base)) + `<footer class=foot>${esc(W.foot)}</footer>`;
     applyTheme(course);
     page = { signature, view: data.slug ? swimlane(course, data) : home(course, data) }; mounted.set(parentElement, page);
     bindChrome(course, () => page.view.redraw()); paintChips(course);

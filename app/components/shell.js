@@ -92,6 +92,8 @@ function paintChips(course) {
   }
   for (const badge of course.querySelectorAll('.rq')) { const m = /--h(\d+)/.exec(badge.getAttribute('style') || ''); if (m) badge.style.setProperty('--t', colours.on(m[1] - 1)); }
 }
+// Headings break at the colon and the comma, as Chinese ones should.
+const clauses = (html) => html.split(/(?<=[：，？])/).map((part) => `<span class=cl>${part}</span>`).join('');
 const requestBadge = (request) => `<span class=rq style="--c:var(--h${(request % 12) + 1})">${request + 1}</span>`;
 
 // ---- scenes ---------------------------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ function sceneHtml(scene, index, W) {
   for (const code of scene.code) parts.push(`<details class=code><summary>${code.caption} <code>${esc(code.file)}:${code.line}</code></summary><pre tabindex=0>${highlight(code.text)}</pre></details>`);
   for (const [i, m] of scene.misconceptions.entries()) parts.push(`<div class=mis><p class=claim>${m.claim}</p><p>${m.truth}</p><p>${m.experiment} <button type=button class=btn data-mis="${i}">${esc(W.take_me)}</button></p></div>`);
   if (scene.quiz.length) parts.push(`<div class=quiz>${scene.quiz.map((q, i) => `<fieldset><legend>${q.html}</legend>${q.choices.map((c, j) => `<button type=button data-q="${i}" data-c="${j}" aria-pressed=false>${c.html}</button>`).join('')}<div class=fb hidden role=status></div></fieldset>`).join('')}</div>`);
-  return `<section class=sc id="s-${esc(scene.id)}" data-n="${index + 1}"><h2>${scene.title}${scene.core ? '' : `<span class=deep>${esc(W.deeper)}</span>`}</h2>${parts.join('')}</section>`;
+  return `<section class=sc id="s-${esc(scene.id)}" data-n="${index + 1}"><h2>${clauses(scene.title)}${scene.core ? '' : `<span class=deep>${esc(W.deeper)}</span>`}</h2>${parts.join('')}</section>`;
 }
 function bindScenes(course, data, go) {
   data.scenes.forEach((scene, index) => {

@@ -22,7 +22,7 @@ function bar(g, c, x, y, w, h, radius, edge) {
   if (edge && c.light && w > 2 && h > 3) { g.save(); g.clip(); g.strokeStyle = 'rgba(0,0,0,.4)'; g.lineWidth = 2; g.stroke(); g.restore(); }
 }
 // One policy's lanes into a canvas.
-function drawLanes(el, lanes, t, window_, laneHeight, c, note) {
+function drawLanes(el, lanes, t, window_, laneHeight, c, note, head = t) {
   const [g, w] = canvas(el, laneHeight * lanes.slots + 1), h = laneHeight, gap = h > 6 ? 1.5 : h > 3 ? 0.8 : 0.3;
   const X = (s) => GUTTER + (Math.min(s, window_) / window_) * (w - GUTTER);
   g.textBaseline = 'middle';
@@ -50,7 +50,7 @@ function drawLanes(el, lanes, t, window_, laneHeight, c, note) {
     if (x2 - x > 40) { g.beginPath(); g.moveTo(x, 1); g.lineTo(x, h * lanes.slots); g.moveTo(x + 6, y); g.lineTo(x2 - 4, y); g.moveTo(x + 12, y - 4); g.lineTo(x + 6, y); g.lineTo(x + 12, y + 4); g.stroke(); }
     if (x2 - x > tw + 24) { g.fillStyle = c.paper; g.fillRect((x + x2) / 2 - tw / 2 - 7, y - 11, tw + 14, 22); g.fillStyle = c.ink; g.textAlign = 'center'; g.fillText(note.text, (x + x2) / 2, y + 0.5); }
   }
-  if (t > 0) { g.fillStyle = c.ink; g.fillRect(Math.min(X(t) - 1, w - 2), 0, 2, h * lanes.slots); }
+  if (head > 0) { g.fillStyle = c.ink; g.fillRect(Math.min(X(head) - 1, w - 2), 0, 2, h * lanes.slots); }
 }
 // Before the guess: the reply lengths as bars, in groups of one batch.
 function drawLengths(el, lanes, height, c) {
@@ -112,7 +112,7 @@ function swimlane(course, data) {
     wanted.forEach((b) => asked.add(key + '#' + b));
     const params = new URLSearchParams({ lengths: S.lengths, arrivals: S.arrivals, B: wanted.join(',') }); if (S.lengths === 'own') params.set('own', S.own);
     let body; try { const answer = await fetch(base + 'lanes?' + params); body = await answer.json(); } catch (error) { body = { error: W.offline }; }
-    if (body.error) { wanted.forEach((b) => asked.delete(key + '#' + b)); if (key === specKey()) { S.ownError = body.error; render(); } return; }
+    if (body.error) { wanted.forEach((b) => asked.delete(key + '#' + b)); if (key === specKey()) { S.ownError = body.key ? fill(W.errors[body.key], body.values) : body.error; render(); } return; }
     const found = store.get(key) || new Map();
     for (const [b, v] of Object.entries(body.lanes)) found.set(+b, { static: unpack(v.static), continuous: unpack(v.continuous) });
     store.set(key, found); if (key === specKey()) { S.ownError = ''; render(); }
@@ -135,7 +135,7 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
 
   const laneHeight = () => {
     const mobile = innerWidth <= 900, both = S.mode === 'both';
-    const total = mobile ? (both ? 92 : 130) : both ? Math.max(104, Math.min(176, (innerHeight - 610) / 2)) : Math.max(220, Math.min(380, innerHeight - 600));
+    const total = mobile ? (both ? 92 : 130) : both ? Math.max(104, Math.min(176, (innerHeight - 596) / 2)) : Math.max(220, Math.min(380, innerHeight - 600));
     return Math.max(mobile ? 2 : 3, total / S.B);
   };
   function render() {
@@ -149,7 +149,7 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
       const p = el.dataset.p, show = vis().includes(p); el.classList.toggle('off', !show); el.classList.toggle('foc', !covered && S.mode === 'both' && S.foc === p); if (!show) continue;
       const d = v[p], t = Math.min(S.t, d.span), over = S.t >= d.span, pm = el.querySelector('.pm'), big = el.querySelector('.big'), gs = el.querySelector('.gs'), cv = el.querySelector('canvas');
       const early = S.mode === 'both' && p === 'continuous' && S.t > d.span ? { from: d.span, to: Math.min(S.t, window_), text: fill(S.t >= T ? W.early_end : W.early, { n: fmt(S.t - d.span) }) } : null;
-      if (covered && p === 'static') drawLengths(cv, d, h * S.B, c); else drawLanes(cv, d, covered ? 0 : t, window_, h, c, early);
+      if (covered && p === 'static') drawLengths(cv, d, h * S.B, c); else drawLanes(cv, d, covered ? 0 : t, window_, h, c, early, covered ? 0 : S.t);
       pm.innerHTML = covered ? esc(p === 'static' ? fill(W.before_static, { n: d.requests, B: S.B }) : fill(W.before_queue, { n: d.requests })) : over ? esc(fill(W.total, { steps: fmt(d.steps), cells: fmt(d.useful_cells) })) : `<b style="color:var(--ink)">${at(d.running, t - 1)}</b> / ${S.B} ${esc(W.writing)}<span class=x> · ${esc(fill(W.queued, { n: t ? at(d.waiting, t - 1) : d.requests }))}</span>`;
       big.innerHTML = covered ? '<span class=dim>?</span>' : `${pct(d.utilisation)}<small>%</small>`; el.dataset.steps = covered ? '' : d.steps; el.dataset.utilisation = covered ? '' : pct(d.utilisation);
       el.querySelector('.chip').dataset.src = covered ? W.guess_first : fill(W.utilisation_note, { useful: fmt(d.useful_cells), B: S.B, steps: fmt(d.steps) });
@@ -161,7 +161,7 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
     for (let s = 0; s <= window_; s += unit) { g.fillRect(X(s), 0, 1, 4); g.textAlign = s ? 'center' : 'left'; if (X(s) < w - 16) g.fillText(s ? fmt(s) : fill(W.zero_step, {}), s ? X(s) : GUTTER, 10); }
     const x = Math.min(X(S.t), w - 1); g.fillStyle = c.ink; g.beginPath(); g.moveTo(x, 0); g.lineTo(x + 6, 9); g.lineTo(x - 6, 9); g.fill();
     $('.tr .st').innerHTML = covered ? esc(W.guess_first) : fill(esc(W.step_of), { t: `<b>${fmt(Math.round(S.t))}</b>`, T: fmt(T) });
-    $('#play').disabled = covered; $('#play').innerHTML = S.play ? ICON.pause : ICON.play; $('#play').setAttribute('aria-label', S.play ? W.pause : W.play);
+    $('#play').classList.toggle('off', covered); $('#play').innerHTML = S.play ? ICON.pause : ICON.play; $('#play').setAttribute('aria-label', S.play ? W.pause : W.play);
     const p = S.mode === 'both' ? S.foc : S.mode, d = v[p]; $('#gh').textContent = W.policy[p];
     const [a, b] = drawLens($('#lens'), d, Math.round(S.t), c, covered); $('#lh').innerHTML = covered ? esc(W.lens) : `${esc(W.lens)} · <b>${esc(W.policy[p])}</b> · ${esc(fill(W.steps_range, { a: fmt(a), b: fmt(b) }))}${S.B > 8 ? ` · ${esc(W.first_eight)}` : ''}`; $('#lens').setAttribute('aria-label', $('#lh').textContent);
     const seen = covered ? [] : d.log.filter((e) => e[0] < S.t).slice(-5);
@@ -201,7 +201,7 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
     }
     paintChips(course);
   }
-  $('#play').onclick = () => { if (S.t >= tmax()) S.t = 0; setPlay(!S.play); };
+  $('#play').onclick = () => { if (locked()) { go({}); return; } if (S.t >= tmax()) S.t = 0; setPlay(!S.play); };
   $('#stp').onclick = () => { if (locked()) return; S.t = Math.min(tmax(), Math.floor(S.t) + 1); setPlay(false); };
   $('#rst').onclick = () => { Object.assign(S, { lengths: 'real64', arrivals: 'all' }, S.home); setPlay(false); loadAll(); render(); later(); };
   $('#lnk').onclick = async () => { save(); let ok = true; try { await navigator.clipboard.writeText(location.href); } catch (error) { ok = false; } $('#lnk span').textContent = ok ? W.copied : W.copy_bar; setTimeout(() => { $('#lnk span').textContent = W.link; }, 1600); };
