@@ -12,7 +12,7 @@ from lessons.words import LANGUAGES
 
 NAMES = re.compile(
     r"H100|BF16|float32|Qwen3\.8-27B|GPT-3 175B"  # names of things
-    r"|B = \d+"  # the slots a reader chooses
+    r"|B=\d+"  # the slots a reader chooses
     r"|第 \d 课|lessons? \d( and \d)?|和第 \d 课"  # other lessons
 )
 FACTORS = re.compile(r"2 字节|2 bytes|2（K 与 V）|2 \(K and V\)")
