@@ -29,7 +29,7 @@ function palette(course) {
   const hues = Array.from({ length: 12 }, (_, i) => value('h' + (i + 1)));
   const named = {};
   for (const name of ['paper', 'panel', 'line', 'line2', 'ink', 'ink2', 'idle']) named[name] = value(name);
-  return { ...named, font: value('sans'), light: course.dataset.theme !== 'dark', hue: (request) => hues[request % 12], on: (request) => onHue(hues[request % 12]) };
+  return { ...named, font: value('sans'), type: course.classList.contains('present') ? 1.7 : 1, light: course.dataset.theme !== 'dark', hue: (request) => hues[request % 12], on: (request) => onHue(hues[request % 12]) };
 }
 
 // ---- the address: everything that must survive a reload, written without a round trip --------------------------------

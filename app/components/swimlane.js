@@ -28,7 +28,7 @@ function drawLanes(el, lanes, t, window_, laneHeight, c, note, head = t) {
   g.textBaseline = 'middle';
   for (let j = 0; j < lanes.slots; j++) {
     g.fillStyle = c.line; g.fillRect(GUTTER, j * h + h / 2, w - GUTTER, 0.5);
-    if (h >= 11) { g.fillStyle = c.ink2; g.font = `11px ${c.font}`; g.textAlign = 'right'; g.fillText(j + 1, GUTTER - 7, j * h + h / 2 + 0.5); }
+    if (h >= 11) { g.fillStyle = c.ink2; g.font = `${Math.min(11 * c.type, 18)}px ${c.font}`; g.textAlign = 'right'; g.fillText(j + 1, GUTTER - 3, j * h + h / 2 + 0.5); }
   }
   for (const gapRun of lanes.idle) {
     if (gapRun.s >= t) continue;
@@ -42,13 +42,13 @@ function drawLanes(el, lanes, t, window_, laneHeight, c, note, head = t) {
     if (s.s >= t) continue;
     const x = X(s.s), width = X(Math.min(s.s + s.n, t)) - x, y = s.slot * h + gap / 2, hue = c.hue(s.r);
     g.globalAlpha = s.kind ? 0.45 : 1; g.fillStyle = hue; bar(g, c, x, y, Math.max(0.7, width - 1.2), h - gap, h > 8 ? 2 : 0, h > 5); g.globalAlpha = 1;
-    if (h >= 11 && width > 18) { g.fillStyle = c.on(s.r); g.font = `600 ${h > 26 ? 15 : Math.min(11, Math.max(9, h - 4))}px ${c.font}`; g.fillText(s.r + 1, x + 4, y + (h - gap) / 2 + 0.8); }
+    if (h >= 11 && width > 18) { g.fillStyle = c.on(s.r); g.font = `600 ${h > 26 * c.type ? 15 * c.type : Math.min(11 * c.type, Math.max(9, h - 4))}px ${c.font}`; g.fillText(s.r + 1, x + 4, y + (h - gap) / 2 + 0.8); }
   }
   if (note && note.from < note.to) {
-    const x = X(note.from), x2 = X(note.to), y = (h * lanes.slots) / 2; g.font = `600 14px ${c.font}`; const tw = g.measureText(note.text).width;
+    const x = X(note.from), x2 = X(note.to), y = (h * lanes.slots) / 2; g.font = `600 ${14 * c.type}px ${c.font}`; const tw = g.measureText(note.text).width;
     g.strokeStyle = g.fillStyle = c.ink; g.lineWidth = 1.5;
     if (x2 - x > 40) { g.beginPath(); g.moveTo(x, 1); g.lineTo(x, h * lanes.slots); g.moveTo(x + 6, y); g.lineTo(x2 - 4, y); g.moveTo(x + 12, y - 4); g.lineTo(x + 6, y); g.lineTo(x + 12, y + 4); g.stroke(); }
-    if (x2 - x > tw + 24) { g.fillStyle = c.paper; g.fillRect((x + x2) / 2 - tw / 2 - 7, y - 11, tw + 14, 22); g.fillStyle = c.ink; g.textAlign = 'center'; g.fillText(note.text, (x + x2) / 2, y + 0.5); }
+    if (x2 - x > tw + 24) { g.fillStyle = c.paper; g.fillRect((x + x2) / 2 - tw / 2 - 7, y - 11 * c.type, tw + 14, 22 * c.type); g.fillStyle = c.ink; g.textAlign = 'center'; g.fillText(note.text, (x + x2) / 2, y + 0.5); }
   }
   if (head > 0) { g.fillStyle = c.ink; g.fillRect(Math.min(X(head) - 1, w - 2), 0, 2, h * lanes.slots); }
 }
@@ -130,7 +130,7 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
 <div class=rest><div class=lg><span><i class="sw live"></i>${esc(W.legend_live)}</span><span><i class="sw idle"></i>${esc(W.legend_idle)}</span><span><i class="sw tail"></i>${esc(W.legend_tail)}</span><span class=early hidden><i class="sw early"></i>${esc(W.legend_early)}</span><span><i class="sw now"></i>${esc(W.legend_now)}</span><span style="margin-left:auto">${esc(W.legend_cell)}</span></div>
 <div class=set><label>${esc(W.lengths)} <select id=len>${opts(data.lengths, W.length_names)}</select></label><label>${esc(W.arrivals)} <select id=arr>${opts(data.arrivals, W.arrival_names)}</select></label><div class=own hidden><textarea id=own aria-label="${esc(W.own_label)}"></textarea><button type=button class=btn id=ownGo>${esc(W.own_go)}</button><div class=err role=alert></div></div></div>
 <div class=two><div><h3 id=lh></h3><canvas id=lens role=img></canvas></div><div><h3>${esc(W.log)} · <b id=gh></b></h3><ol class=log id=log></ol></div></div>
-<p class=badge><span class=dot></span><span>${esc(W.badge)}</span><button type=button class="chip counted" data-src="${esc(W.badge_note)}">${esc(W.counted)}</button><span>${esc(W.keys)}</span></p>
+<p class=badge><span class=dot></span><span>${esc(W.badge)}</span><button type=button class="chip counted" data-src="${esc(W.badge_note)}">${esc(W.counted)}</button><span class=keys>${esc(W.keys)}</span></p>
 <details class=twin><summary>${esc(W.twin)}</summary><table></table></details></div>`;
 
   const laneHeight = () => {
@@ -156,8 +156,8 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
       gs.hidden = covered || p !== 'static' || S.B !== 8 || S.lengths !== 'real64' || S.arrivals !== 'all'; gs.textContent = fill(W.your_guess, { g: S.guess });
       cv.setAttribute('aria-label', covered ? W.guess_first : `${W.policy[p]}: ${fill(W.total, { steps: fmt(d.steps), cells: fmt(d.useful_cells) })}, ${pct(d.utilisation)}%`);
     }
-    const [g, w] = canvas($('#ax'), 26), X = (s) => GUTTER + (Math.min(s, window_) / window_) * (w - GUTTER), unit = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((a) => window_ / a <= (w < 420 ? 5 : 9)) || 10000;
-    g.font = `12px ${c.font}`; g.fillStyle = c.ink2; g.textBaseline = 'top';
+    const [g, w] = canvas($('#ax'), 26 * c.type), X = (s) => GUTTER + (Math.min(s, window_) / window_) * (w - GUTTER), unit = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((a) => window_ / a <= (w < 420 ? 5 : 9)) || 10000;
+    g.font = `${12 * c.type}px ${c.font}`; g.fillStyle = c.ink2; g.textBaseline = 'top';
     for (let s = 0; s <= window_; s += unit) { g.fillRect(X(s), 0, 1, 4); g.textAlign = s ? 'center' : 'left'; if (X(s) < w - 16) g.fillText(s ? fmt(s) : fill(W.zero_step, {}), s ? X(s) : GUTTER, 10); }
     const x = Math.min(X(S.t), w - 1); g.fillStyle = c.ink; g.beginPath(); g.moveTo(x, 0); g.lineTo(x + 6, 9); g.lineTo(x - 6, 9); g.fill();
     $('.tr .st').innerHTML = covered ? esc(W.guess_first) : fill(esc(W.step_of), { t: `<b>${fmt(Math.round(S.t))}</b>`, T: fmt(T) });
