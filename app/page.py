@@ -104,7 +104,17 @@ def _scene(scene: Scene, render: Renderer, lesson: Lesson) -> dict[str, Any]:
             {"html": render.inline(item.text), "answer": render.inline(item.answer), "state": dict(item.state)}
             for item in scene.tries
         ],
-        "goals": [{"id": goal.id, "html": render.inline(goal.text)} for goal in scene.goals],
+        "goals": [
+            {
+                "id": goal.id,
+                "html": render.inline(goal.text),
+                "done": render.inline(goal.done),
+                "quantity": goal.quantity,
+                "at_least": goal.at_least,
+                "at_most": goal.at_most,
+            }
+            for goal in scene.goals
+        ],
         "code": [{**code_of(code.object), "caption": render.inline(code.caption)} for code in scene.code],
         "misconceptions": [
             {

@@ -169,6 +169,11 @@ ${['static', 'continuous'].map((p) => `<div class=pan data-p=${p}><header><butto
     if ($('#log').dataset.h !== html) { $('#log').innerHTML = html; $('#log').dataset.h = html; }
     if (!covered) $('.twin table').innerHTML = `<tr><th></th>${vis().map((m) => `<th>${esc(W.policy[m])}</th>`).join('')}</tr>` + [['twin_steps', (m) => fmt(v[m].steps)], ['twin_util', (m) => pct(v[m].utilisation) + '%'], ['twin_useful', (m) => fmt(v[m].useful_cells)], ['twin_requests', (m) => fmt(v[m].requests)], ['twin_running', (m) => at(v[m].running, S.t - 1)], ['twin_waiting', (m) => at(v[m].waiting, S.t - 1)]].map(([k, f]) => `<tr><th>${esc(W[k])}</th>${vis().map((m) => `<td>${f(m)}</td>`).join('')}</tr>`).join('');
     Object.assign(host.dataset, { step: Math.round(S.t), b: S.B, mode: S.mode, window: S.win, scene: data.scenes[S.scene].id, playing: S.play ? '1' : '' });
+    if (!covered) for (const scene of data.scenes) for (const goal of scene.goals) { // met by the run in view, once it is over
+      const [policy, quantity] = goal.quantity.split('.'), run = v[policy], value = run && run[quantity];
+      const met = run && vis().includes(policy) && S.t >= run.span && (goal.at_least === null || value >= goal.at_least) && (goal.at_most === null || value <= goal.at_most);
+      const box = $(`[data-goal="${CSS.escape(goal.id)}"] .g`); if (met && !box.dataset.met) { box.dataset.met = '1'; box.innerHTML = `✓ ${goal.done}`; }
+    }
     paintChips(course);
   }
   const save = () => writeQuery({ scene: S.scene ? data.scenes[S.scene].id : null, guess: S.guess, ...(locked() ? {} : { mode: S.mode, B: S.B, step: Math.round(S.t), window: S.win || null }), lengths: S.lengths === 'real64' ? null : S.lengths, own: S.lengths === 'own' ? S.own : null, arrivals: S.arrivals === 'all' ? null : S.arrivals });
