@@ -56,7 +56,8 @@ class Renderer:
 
     def chip(self, label: str, note: str) -> str:
         """The label of a number; a click opens where it comes from."""
-        return f'<button type="button" class="chip {label}" data-src="{escape(note)}">{escape(self.labels[label])}</button>'
+        name = escape(self.labels[label])
+        return f'<button type="button" class="chip {label}" data-src="{escape(note)}">{name}</button>'
 
     def _render(self, text: str, render: Any) -> str:
         kept: list[str] = []
