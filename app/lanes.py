@@ -31,7 +31,7 @@ POISSON_RATE = 0.05
 BURST_SIZE, BURST_GAP = 16, 300
 
 
-class WorkloadProblem(ValidationError):
+class OwnListError(ValidationError):
     """What is wrong with a learner's list: a key of the pages' own words, with the values they need."""
 
     def __init__(self, key: str, **values: int) -> None:
@@ -44,20 +44,20 @@ def own_lengths(text: str) -> Workload:
     """The workload a learner typed.
 
     Raises:
-        WorkloadProblem: it is no list of whole numbers, or too large for a picture.
+        OwnListError: it is no list of whole numbers, or too large for a picture.
     """
     words = [word for word in re.split(r"[\s,，、;；]+", text) if word]
     if not words:
-        raise WorkloadProblem("own_empty")
+        raise OwnListError("own_empty")
     for i, word in enumerate(words, 1):
         if not re.fullmatch(r"[+-]?\d+", word, re.ASCII):
-            raise WorkloadProblem("own_words", i=i)
+            raise OwnListError("own_words", i=i)
         if len(word) > 6 or not 1 <= int(word) <= MAX_LENGTH:
-            raise WorkloadProblem("own_range", max=MAX_LENGTH)
+            raise OwnListError("own_range", max=MAX_LENGTH)
     if len(words) > MAX_REQUESTS:
-        raise WorkloadProblem("own_many", max=MAX_REQUESTS)
+        raise OwnListError("own_many", max=MAX_REQUESTS)
     if sum(map(int, words)) > MAX_CELLS:
-        raise WorkloadProblem("own_cells", max=MAX_CELLS)
+        raise OwnListError("own_cells", max=MAX_CELLS)
     return from_text(text)
 
 

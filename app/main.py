@@ -1,4 +1,4 @@
-"""The entry: `streamlit run app/main.py` (or `make app`). The app object, its routes, and what is warmed up at start."""
+"""The entry: `streamlit run app/main.py` (or `make app`): the app object, its routes, what is warmed up at start."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def answer(params: dict[str, str]) -> tuple[int, bytes]:
             spec = lanes.LaneSpec(spec.lengths, "", spec.arrivals)
         body = {"lanes": {word: lanes.lanes_for(spec, int(word)) for word in wanted}}
         return 200, json.dumps(body, separators=(",", ":")).encode()
-    except lanes.WorkloadProblem as problem:
+    except lanes.OwnListError as problem:
         return 400, json.dumps({"error": str(problem), "key": problem.key, "values": problem.values}).encode()
     except ValidationError as error:
         return 400, json.dumps({"error": str(error)}, ensure_ascii=False).encode()
