@@ -1,25 +1,27 @@
 """Composes what a page's component gets: the lesson's text as HTML, the words, the links, the first picture.
 
-Everything here is plain data and the same for every visitor, so it is made once per language and lesson.
+Everything but the first picture is plain data, the same for every visitor, and made once per lesson and language.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from app import lanes
+from app.code import excerpt
 from app.figures import value_of
-from app.text import Renderer, code_of
-from lessons.figures import show
+from app.text import Renderer
+from lessons.figures import LABELS, show
 from lessons.loader import load
-from lessons.model import Lesson, Scene
-from lessons.words import LANGUAGES, words
+from lessons.model import Lesson, Prediction, Scene, Stop
+from lessons.words import LANGUAGES, Words, words
 
-LABELS = ("measured", "counted", "derived", "quoted")
 PAGES = {1: ("batching", "l1_batching")}
 """Lessons that have a page: number → (address, lesson id)."""
-GROUPS = ("mode", "policy", "length_names", "arrival_names", "codes", "errors")
+LESSONS = range(1, 10)
+GROUPS = ("mode", "policy", "length_names", "arrival_names", "codes", "errors", "outcomes", "twin")
 FIRST_SLOTS = 8
 
 
@@ -28,35 +30,60 @@ def language(asked: str | None) -> str:
     return asked if asked in LANGUAGES else LANGUAGES[0]
 
 
-@cache
-def lesson_page(number: int, lang: str) -> dict[str, Any]:
-    """Data of a lesson's page."""
-    slug, lesson_id = PAGES[number]
-    lesson = load(lesson_id, lang)
-    ui = words(lang).group("ui")
-    render = Renderer(lesson, {label: ui[label] for label in LABELS})
-    title = words(lang)[f"lesson_names.n{number}"]
+def lesson_page(number: int, params: Mapping[str, str]) -> dict[str, Any]:
+    """Data of a lesson's page for an address."""
+    return {**_lesson(number, language(params.get("lang"))), "first": first_view(params)}
+
+
+def home_page(params: Mapping[str, str]) -> dict[str, Any]:
+    """Data of the first page."""
+    return {**_frame("", language(params.get("lang"))), "first": first_view({})}
+
+
+def first_view(params: Mapping[str, str]) -> dict[str, Any]:
+    """The lanes an address asks for, so that they are drawn at once; what it gets wrong falls back to the default.
+
+    The browser reads the same address, and says there what it could not use.
+    """
+    try:
+        spec = lanes.Spec.parse(params)
+    except lanes.SpecError:
+        spec = lanes.Spec()
+    try:
+        slots = lanes.parse_slots(params.get("B", ""))
+    except lanes.SpecError:
+        slots = FIRST_SLOTS
     return {
-        **_frame(slug, lang),
-        "title": render.inline(lesson.title),
-        "lede": render.inline(lesson.lede),
-        "kicker": words(lang).fill("ui.kicker", n=number, title=title, minutes=lesson.minutes),
-        "sentence": render.inline(lesson.sentence),
-        "scenes": [_scene(scene, render, lesson) for scene in lesson.scenes],
-        "slots": list(lanes.SLOTS),
-        "lengths": list(lanes.LENGTHS),
-        "arrivals": list(lanes.ARRIVALS),
+        "lengths": spec.lengths,
+        "own": params.get("own", "") if spec.lengths == "own" else "",
+        "arrivals": spec.arrivals,
+        "B": slots,
+        "lanes": lanes.lanes(spec, slots),
     }
 
 
 @cache
-def home_page(lang: str) -> dict[str, Any]:
-    """Data of the first page."""
-    return _frame("", lang)
+def _lesson(number: int, lang: str) -> dict[str, Any]:
+    slug, lesson_id = PAGES[number]
+    lesson, table = load(lesson_id, lang), words(lang)
+    render = Renderer(lesson, {label: table[f"ui.{label}"] for label in LABELS})
+    return {
+        **_frame(slug, lang),
+        "title": render.heading(lesson.title),
+        "lede": render.inline(lesson.lede),
+        "kicker": table.fill("ui.kicker", n=number, title=table[f"lesson_names.n{number}"], minutes=lesson.minutes),
+        "sentence": render.inline(lesson.sentence),
+        "scenes": [_scene(scene, render, lesson, table) for scene in lesson.scenes],
+        "slots": list(lanes.SLOTS),
+        "lengths": list(lanes.LENGTHS),
+        "arrivals": {"kinds": lanes.DEFAULT_ARRIVALS, "rates": lanes.RATES, "sizes": lanes.BURSTS, "gaps": lanes.GAPS},
+        "version": lanes.engine_hash(),
+    }
 
 
+@cache
 def _frame(slug: str, lang: str) -> dict[str, Any]:
-    """What every page has: words, navigation, the first picture."""
+    """What every page has: words and navigation."""
     table = words(lang)
     return {
         "slug": slug,
@@ -66,42 +93,33 @@ def _frame(slug: str, lang: str) -> dict[str, Any]:
             {
                 "number": n,
                 "title": table[f"lesson_names.n{n}"],
-                "long": table[f"lesson_questions.n{n}"],
+                "question": table[f"lesson_questions.n{n}"],
                 "slug": PAGES[n][0] if n in PAGES else "",
+                "minutes": load(PAGES[n][1], lang).minutes if n in PAGES else 0,
             }
-            for n in range(1, 10)
+            for n in LESSONS
         ],
-        "initial": {"B": FIRST_SLOTS, "lanes": lanes.lanes_for(lanes.LaneSpec(), FIRST_SLOTS)},
     }
 
 
-def _scene(scene: Scene, render: Renderer, lesson: Lesson) -> dict[str, Any]:
+def _scene(scene: Scene, render: Renderer, lesson: Lesson, table: Words) -> dict[str, Any]:
+    names = {stop.id: render.inline(stop.name) for stop in scene.route}
     return {
         "id": scene.id,
         "core": scene.core,
-        "title": render.inline(scene.section.title),
+        "view": scene.view,
+        "title": render.heading(scene.section.title),
         "html": render.block(scene.section.text),
         "state": dict(scene.state),
-        "route": [
-            {"name": render.inline(stop.name), "html": render.inline(stop.text), "by": stop.by_way}
-            for stop in scene.route
-        ],
-        "predictions": [
-            {
-                "id": guess.id,
-                "html": render.inline(guess.question),
-                "start": int(guess.start),
-                "tolerance": guess.tolerance,
-                "answer": 100 * value_of(guess.answer),
-                "shown": show(value_of(guess.answer), "pct1"),
-                "close": render.inline(guess.feedback.close),
-                "high": render.inline(guess.feedback.high),
-                "low": render.inline(guess.feedback.low),
-            }
-            for guess in scene.predictions
-        ],
+        "route": [_stop(stop, names, render, lesson) for stop in scene.route],
+        "predictions": [_prediction(guess, render, table) for guess in scene.predictions],
         "tries": [
-            {"html": render.inline(item.text), "answer": render.inline(item.answer), "state": dict(item.state)}
+            {
+                "id": item.id,
+                "html": render.inline(item.text),
+                "answer": render.inline(item.answer),
+                "state": dict(item.state),
+            }
             for item in scene.tries
         ],
         "goals": [
@@ -115,15 +133,15 @@ def _scene(scene: Scene, render: Renderer, lesson: Lesson) -> dict[str, Any]:
             }
             for goal in scene.goals
         ],
-        "code": [{**code_of(code.object), "caption": render.inline(code.caption)} for code in scene.code],
+        "code": [_code(code.object, render.inline(code.caption)) for code in scene.code],
         "misconceptions": [
             {
-                "claim": render.inline(m.claim),
-                "truth": render.inline(m.truth),
-                "experiment": render.inline(m.experiment),
-                "state": dict(m.state),
+                "claim": render.inline(myth.claim),
+                "truth": render.inline(myth.truth),
+                "experiment": render.inline(myth.experiment),
+                "state": dict(myth.state),
             }
-            for m in scene.misconceptions
+            for myth in scene.misconceptions
         ],
         "quiz": [
             {
@@ -136,3 +154,42 @@ def _scene(scene: Scene, render: Renderer, lesson: Lesson) -> dict[str, Any]:
             for question in scene.quiz
         ],
     }
+
+
+def _stop(stop: Stop, names: dict[str, str], render: Renderer, lesson: Lesson) -> dict[str, Any]:
+    shown = [lesson.figures[key] for key in stop.figures]
+    return {
+        "id": stop.id,
+        "name": names[stop.id],
+        "html": render.inline(stop.text),
+        "by_way": stop.by_way,
+        "loop": stop.loop,
+        "leaves": names.get(stop.leaves or "", ""),
+        "joins": names.get(stop.joins or "", ""),
+        "figures": [{"value": render.figure(figure), "chip": render.figure_chip(figure)} for figure in shown],
+    }
+
+
+def _prediction(guess: Prediction, render: Renderer, table: Words) -> dict[str, Any]:
+    value = value_of(guess.answer)
+    policy, slots = (*guess.answer.split("."), "")[:2]
+    percent = guess.kind == "percent"
+    return {
+        "id": guess.id,
+        "kind": guess.kind,
+        "about": f"{policy}.{slots}",
+        "html": render.inline(guess.question),
+        "start": guess.start,
+        "tolerance": guess.tolerance,
+        "answer": 100 * value if percent else value,
+        "shown": show(value, "pct1" if percent else "int"),
+        "name": table[f"mode.{policy}"] if f"mode.{policy}" in table else table["ui.counted"],
+        "close": render.inline(guess.feedback.close),
+        "high": render.inline(guess.feedback.high),
+        "low": render.inline(guess.feedback.low),
+    }
+
+
+def _code(reference: str, caption: str) -> dict[str, Any]:
+    found = excerpt(reference)
+    return {"caption": caption, "file": found["file"], "line": found["line"], "html": found["html"]}

@@ -1,42 +1,46 @@
-"""HTTP routes beside the pages: `/lanes` gives the swimlanes of a workload for some numbers of slots, as JSON."""
+"""HTTP routes beside the pages: `/lanes` gives the swimlanes of a workload at one number of slots, as JSON.
+
+Asked with `lengths` (real64, uniform, one_long, own), `own` (12,40,7), `arrivals` (all, poisson:RATE, bursts:SIZE:GAP),
+and `B`, it answers {"static": {…}, "continuous": {…}}, or, with status 400, {"error": {"code": …, "detail": {…}}}.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Mapping
 
-from app import lanes
-from engine.errors import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
+from app.lanes import Spec, SpecError, packed, parse_slots
+
+log = logging.getLogger(__name__)
 
 
-def answer(params: dict[str, str]) -> tuple[int, bytes]:
-    """Status and JSON body for a query: `{"lanes": {B: {policy: …}}}`, or `{"error": message}` with status 400."""
+def answer(params: Mapping[str, str]) -> tuple[int, bytes]:
+    """Status and gzipped JSON body for a query."""
     try:
-        asked = params.get("B", "")
-        wanted = asked.split(",")
-        if len(wanted) > len(lanes.SLOTS) or not all(word.isascii() and word.isdigit() for word in wanted):
-            raise ValidationError("B must be numbers of slots, such as 8 or 8,16")
-        spec = lanes.LaneSpec(
-            params.get("lengths", "real64"), params.get("own", "")[:8000], params.get("arrivals", "all")
-        )
-        if spec.lengths != "own":
-            spec = lanes.LaneSpec(spec.lengths, "", spec.arrivals)
-        body = {"lanes": {word: lanes.lanes_for(spec, int(word)) for word in wanted}}
-        return 200, json.dumps(body, separators=(",", ":")).encode()
-    except lanes.OwnListError as problem:
-        return 400, json.dumps({"error": str(problem), "key": problem.key, "values": problem.values}).encode()
-    except ValidationError as error:
-        return 400, json.dumps({"error": str(error)}, ensure_ascii=False).encode()
+        return 200, packed(Spec.parse(params), parse_slots(params.get("B", "8")))
+    except SpecError as error:
+        return 400, _error(error.code, **error.detail)
+    except Exception:
+        log.exception("lanes could not be computed")
+        return 500, _error("broken")
+
+
+def _error(code: str, **detail: object) -> bytes:
+    return gzip.compress(json.dumps({"error": {"code": code, "detail": detail}}).encode())
 
 
 async def lanes_route(request: Request) -> Response:
     """The route; the engine runs in a worker thread."""
-    from starlette.concurrency import run_in_threadpool
-    from starlette.responses import Response
-
     status, body = await run_in_threadpool(answer, dict(request.query_params))
-    return Response(body, status_code=status, media_type="application/json")
+    headers = {"Cache-Control": "private, max-age=3600" if status == 200 else "no-store", "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+    else:
+        body = gzip.decompress(body)
+    return Response(body, status, headers, media_type="application/json")

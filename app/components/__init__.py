@@ -1,5 +1,9 @@
-"""What the browser runs. `bundle` joins the files of this folder into one Components-v2 component, in a fixed order:
-tokens and styles into one sheet, helpers before the modules that use them, the default export last."""
+"""What the browser runs. The files of this folder are joined into one Components-v2 component, in a fixed order: tokens
+and styles into one sheet; helpers before what uses them, the default export last.
+
+A lesson page is the shell (shell, predict, scenes) around one figure module. `figures.js` lists the modules by the name
+of a scene's `view`; a new lesson adds its module's files before it and a line in it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,23 @@ from typing import Any
 from streamlit.components import v2
 
 HERE = Path(__file__).parent
-STYLES = ("tokens.css", "shell.css", "swimlane.css")
-SCRIPTS = ("shell.js", "swimlane.js", "home.js", "lesson.js")
+STYLES = ("tokens.css", "shell.css", "scenes.css", "swimlane.css", "home.css", "present.css")
+SCRIPTS = (
+    "basics.js",  # escaping, numbers, words, icons
+    "address.js",  # the state in the address bar
+    "colours.js",  # the tokens, for canvases
+    "shell.js",  # top bar, theme, popovers, notices
+    "predict.js",  # the guess and the ruler
+    "scenes.js",  # text, route, tries, goals, code, misconceptions, quiz
+    "lanes_store.js",  # lanes by workload and B; fetches in the background
+    "lanes_draw.js",  # lanes, axis, lens, lengths on canvases
+    "swimlane.js",  # the player
+    "swimlane_parts.js",  # its markup, workload controls, log, text twin
+    "figures.js",  # figure modules by name
+    "home.js",
+    "lesson.js",
+    "main.js",  # the default export
+)
 
 
 def bundle(names: tuple[str, ...]) -> str:

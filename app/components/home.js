@@ -1,14 +1,43 @@
-// The first page: what the course is, its lessons, and one true swimlane in small.
-function homeHtml(data, base) {
-  const W = data.words;
-  return `<main class=home><section class=hero><h1>${esc(W.course)}</h1><p class=lede>${esc(W.promise)}</p></section><canvas role=img aria-label="${esc(W.mini)}"></canvas><p class=note>${esc(W.mini)} <button type=button class="chip counted" data-src="${esc(W.badge_note)}">${esc(W.counted)}</button></p>
-<p style="margin-top:22px"><a class="btn p" style="text-decoration:none" href="${esc(pageLink(base, data.nav[0].slug))}">${esc(W.begin)}</a></p>
-<ol>${data.nav.map((n) => `<li><b>${n.number}</b>${n.slug ? `<a href="${esc(pageLink(base, n.slug))}">${esc(n.long)}</a>` : `<span class=dim>${esc(n.long)}</span><span class="soon dim">${esc(W.coming)}</span>`}</li>`).join('')}</ol></main>`;
+// The first page: what the course is, one true run in small, the lessons.
+
+function createHome(course, data, base) {
+  const W = data.words, lanes = unpackLanes(data.first.lanes.continuous);
+  const lesson = (n) => n.slug
+    ? `<li><a data-page="${n.slug}" href="${esc(pageLink(base, n.slug))}"><b>${n.number}</b><strong>${esc(n.question)}</strong><small>${esc(n.title)} · ${esc(fill(W.minutes, { n: n.minutes }))}</small></a></li>`
+    : `<li><span class="later"><b>${n.number}</b><span>${esc(n.question)}</span><small>${esc(W.coming)}</small></span></li>`;
+  const open = data.nav.find((n) => n.slug);
+  course.insertAdjacentHTML('beforeend', `<main class="home">
+    <section class="hero"><h1>${headingHtml(W.course)}</h1><p class="lede">${esc(W.promise)}</p>
+      <p class="go"><a class="btn p" data-page="${open.slug}" href="${esc(pageLink(base, open.slug))}">${esc(W.begin)}</a><span class="dim">${esc(W.takes)}</span></p></section>
+    <div class="mini"><canvas role="img" tabindex="0" aria-label="${esc(W.mini)}"></canvas><canvas class="axis" aria-hidden="true"></canvas>
+      <p class="under"><span>${esc(W.mini)}</span>${chip(W, 'counted', esc(W.badge_note))}</p></div>
+    <ol class="list">${data.nav.map(lesson).join('')}</ol></main>`);
+  const [canvas, axis] = course.querySelectorAll('.mini canvas');
+  let t = still.matches ? lanes.span : 0, last = 0;
+  const redraw = () => {
+    const k = readTokens(course);
+    drawLanes(canvas, lanes, k, { t, steps: lanes.span, laneHeight: narrow() ? 11 : 19, numbers: true });
+    drawAxis(axis, k, lanes.span, t, W.zero_step, null);
+  };
+  const frame = (now) => { // one pass, five seconds, then it rests
+    if (!canvas.isConnected || t >= lanes.span) return;
+    t = Math.min(lanes.span, t + (Math.min(0.1, (now - last) / 1000) * lanes.span) / 5);
+    last = now;
+    redraw();
+    requestAnimationFrame(frame);
+  };
+  const play = () => {
+    if (still.matches) return;
+    if (t >= lanes.span) t = 0;
+    last = performance.now();
+    requestAnimationFrame(frame);
+  };
+  canvas.onclick = play;
+  const resize = new ResizeObserver(redraw);
+  resize.observe(canvas);
+  play();
+  return { redraw, stop: () => resize.disconnect() };
 }
-function home(course, data) {
-  const lanes = unpack(data.initial.lanes.continuous);
-  const render = () => drawLanes(course.querySelector('canvas'), lanes, lanes.span, lanes.span, innerWidth <= 900 ? 12 : 20, palette(course), null);
-  const resize = new ResizeObserver(render); resize.observe(course); render();
-  (course.getRootNode().host || course).dataset.ready = '1';
-  return { redraw: render, stop: () => resize.disconnect() };
-}
+
+// Break a Chinese title behind its comma rather than inside a phrase.
+const headingHtml = (text) => text.split(/(?<=[，：])/).map((piece) => `<span class="nb">${esc(piece)}</span>`).join('');

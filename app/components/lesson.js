@@ -1,17 +1,149 @@
-// The entry of a lesson page: mount once, redraw on data or theme changes.
-const mounted = new WeakMap();
-export default function ({ parentElement, data }) {
-  const course = parentElement.querySelector('.course'), signature = data.slug + data.lang;
-  let page = mounted.get(parentElement);
-  if (!page || page.signature !== signature) {
-    if (page) page.view.stop();
-    course.lang = data.lang === 'zh' ? 'zh-CN' : 'en';
-    const base = rootPath(data.slug), W = data.words;
-    course.innerHTML = topBar(data, base) + (data.slug ? `<main class=lesson><section class=hero><p class=kick>${esc(data.kicker)}</p><h1>${clauses(data.title)}</h1><p class=lede>${data.lede}</p></section><section class=fig-col aria-label="${esc(W.player)}"></section><div class=text>${data.scenes.map((s, i) => sceneHtml(s, i, W)).join('')}<p class=one>${data.sentence}</p></div></main>` : homeHtml(data, base)) + `<footer class=foot>${esc(W.foot)}</footer>`;
-    applyTheme(course);
-    page = { signature, view: data.slug ? swimlane(course, data) : home(course, data) }; mounted.set(parentElement, page);
-    bindChrome(course, () => page.view.redraw()); paintChips(course);
-    const scheme = matchMedia('(prefers-color-scheme: dark)'); scheme.onchange = () => { applyTheme(course); page.view.redraw(); };
+// A lesson: the column of scenes beside one figure. A scene is one idea with one state of the figure; scrolling, the arrow
+// keys and the address all lead to it. Until the first prediction is made the figure is locked.
+
+function createLesson(course, data, base) {
+  const W = data.words, host = course.getRootNode().host || course, scenes = data.scenes, reader = new AddressReader();
+  const predictions = scenes.flatMap((scene) => scene.predictions), lock = predictions[0];
+  const veiledFrom = lock ? scenes.findIndex((scene) => scene.predictions.includes(lock)) : Infinity;
+  const given = {};
+  predictions.forEach((guess, i) => {
+    const value = reader.whole(i ? `guess_${guess.id}` : 'guess', 0, guess.kind === 'percent' ? 100 : 1e9);
+    if (value !== null) given[guess.id] = value;
+  });
+  let current = Math.max(0, scenes.findIndex((scene) => scene.id === reader.oneOf('scene', scenes.map((s) => s.id))));
+
+  course.insertAdjacentHTML('beforeend', `<main class="lesson">
+    <section class="hero"><p class="kick">${esc(data.kicker)}</p><h1>${data.title}</h1><p class="lede">${data.lede}</p></section>
+    <section class="player" aria-label="${esc(W.player)}"></section>
+    <div class="text">${scenes.map((scene, i) => sceneHtml(scene, i, data, i > veiledFrom)).join('')}<p class="one">${data.sentence}</p></div></main>`);
+  const sections = [...course.querySelectorAll('.sc')];
+
+  // ---- the figure --------------------------------------------------------------------------------------------------
+  const locked = () => Boolean(lock) && given[lock.id] === undefined;
+  let timer = 0, hold = performance.now() + 1500;
+  const page = {
+    course, host, base, locked,
+    askGuess: () => go(null, false),
+    presenting: () => course.classList.contains('present'),
+    guess: (policy, B, real) => (lock && real && lock.about === `${policy}.${B}` && !locked() ? given[lock.id] : null),
+    changed: (now) => { // to the address, not more than a few times a second
+      checkGoals(course, scenes, figure.quantity, W);
+      clearTimeout(timer);
+      if (now === true) save();
+      else timer = setTimeout(save, 250);
+    },
+  };
+  const figure = FIGURES[scenes[current].view](course.querySelector('.player'), data, page);
+  function save() {
+    clearTimeout(timer);
+    if (!course.isConnected) return;
+    const own = Object.fromEntries(predictions.map((guess, i) => [i ? `guess_${guess.id}` : 'guess', given[guess.id] ?? null]));
+    writeAddress({ scene: current ? scenes[current].id : null, ...own, ...figure.params(scenes[current].state) });
   }
-  return () => { page.view.stop(); mounted.delete(parentElement); };
+
+  // Show a state; while the guess is open, lead there instead.
+  function go(state, play) {
+    if (locked()) {
+      toScene(veiledFrom, true);
+      course.querySelector(`[data-guess="${CSS.escape(lock.id)}"] input`).focus({ preventScroll: true });
+      return false;
+    }
+    figure.show(state, play);
+    page.changed();
+    return true;
+  }
+
+  // ---- scenes ------------------------------------------------------------------------------------------------------
+  function mark() {
+    sections.forEach((section, i) => section.classList.toggle('on', i === current));
+    course.querySelector('.top .place').textContent = `${current + 1} / ${scenes.length}`;
+    course.classList.toggle('locked', locked());
+    host.dataset.scene = scenes[current].id;
+  }
+  function toScene(index, scroll) {
+    const moved = index !== current;
+    current = index;
+    mark();
+    if (scroll) {
+      hold = performance.now() + 700;
+      sections[index].scrollIntoView({ block: narrow() ? 'start' : 'center' });
+      course.querySelector('.text').scrollTop = 0;
+    }
+    if (moved) {
+      figure.show(scenes[index].state, false);
+      page.changed();
+    }
+  }
+  const watch = new IntersectionObserver((entries) => {
+    if (performance.now() < hold || page.presenting()) return;
+    for (const entry of entries) if (entry.isIntersecting) toScene(sections.indexOf(entry.target), false);
+  }, { rootMargin: '-55% 0px -43% 0px' });
+
+  // ---- guesses -----------------------------------------------------------------------------------------------------
+  function drawGuesses() {
+    for (const guess of predictions) {
+      const box = course.querySelector(`[data-guess="${CSS.escape(guess.id)}"]`);
+      box.innerHTML = predictionHtml(guess, given[guess.id], W);
+      bindPrediction(box, guess, (made, value) => {
+        const first = locked();
+        given[made.id] = value;
+        drawGuesses();
+        mark();
+        if (first) figure.show({ ...scenes[veiledFrom].state, step: still.matches ? -1 : 0 }, true);
+        current = scenes.findIndex((scene) => scene.predictions.includes(made));
+        mark();
+        page.changed();
+      });
+      decorate(box);
+    }
+  }
+
+  // ---- keys: space, full stop, comma, arrows, escape -----------------------------------------------------------------
+  function keys(event) {
+    if (!course.isConnected || event.ctrlKey || event.metaKey || event.altKey) return;
+    const target = event.composedPath()[0], on = (selector) => target instanceof Element && target.matches(selector);
+    if (event.key === 'Escape') {
+      if (course.querySelector('.pop')) popover(course, null);
+      else if (page.presenting()) course.querySelector('.exit').click();
+      return;
+    }
+    if (on('input, textarea, select')) return;
+    if (event.key === ' ' && !on('button, summary, a, pre')) figure.toggle();
+    else if (event.key === '.') figure.step(1);
+    else if (event.key === ',') figure.step(-1);
+    else if (event.key === 'ArrowRight' || event.key === 'PageDown' && page.presenting()) toScene(Math.min(scenes.length - 1, current + 1), true);
+    else if (event.key === 'ArrowLeft' || event.key === 'PageUp' && page.presenting()) toScene(Math.max(0, current - 1), true);
+    else return;
+    event.preventDefault();
+  }
+
+  // ---- start -------------------------------------------------------------------------------------------------------
+  sections.forEach((section, i) => {
+    bindScene(section, scenes[i], W, go);
+    watch.observe(section);
+  });
+  drawGuesses();
+  mark();
+  figure.restore(reader, scenes[current].state);
+  const ignored = reader.rest();
+  if (ignored.length) notice(course, fill(W.ignored, { keys: ignored.slice(0, 4).join('  ') }), W);
+  document.addEventListener('keydown', keys);
+  const pointed = (event) => {
+    const element = event.target.closest('.text .rq');
+    figure.point(element && !locked() && !figure.busy ? +element.dataset.request : null);
+  };
+  course.querySelector('.text').onpointerover = pointed;
+  const resize = new ResizeObserver(() => figure.redraw());
+  resize.observe(course);
+  if (current) requestAnimationFrame(() => sections[current].scrollIntoView({ block: narrow() ? 'start' : 'center' }));
+  return {
+    redraw: () => { mark(); figure.redraw(); },
+    stop() {
+      save();
+      figure.stop();
+      document.removeEventListener('keydown', keys);
+      watch.disconnect();
+      resize.disconnect();
+    },
+  };
 }

@@ -3,6 +3,6 @@
 import streamlit as st
 
 from app.components import course_component
-from app.page import home_page, language
+from app.page import home_page
 
-course_component()(key="home", data=home_page(language(st.query_params.get("lang"))))
+course_component()(key="home", data=home_page(st.query_params.to_dict()), on_language_change=lambda: None)

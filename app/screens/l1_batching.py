@@ -3,6 +3,6 @@
 import streamlit as st
 
 from app.components import course_component
-from app.page import language, lesson_page
+from app.page import lesson_page
 
-course_component()(key="l1_batching", data=lesson_page(1, language(st.query_params.get("lang"))))
+course_component()(key="l1_batching", data=lesson_page(1, st.query_params.to_dict()), on_language_change=lambda: None)

@@ -1,26 +1,24 @@
-"""Pages through AppTest, figures against the engine, text that a person typed, and the route."""
+"""The pages as Streamlit runs them, in both languages and with every kind of address."""
+
+from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import lanes
-from app.components import SCRIPTS, STYLES, bundle
-from app.figures import value_of
-from app.page import home_page, language, lesson_page
-from app.routes import answer
-from app.text import Renderer, code_of
-from lessons.errors import LessonError
+from app.page import LESSONS, PAGES, first_view, home_page, language, lesson_page
 from lessons.loader import load
 from lessons.words import words
 
-SCREENS = Path(__file__).parents[2] / "app" / "screens"
+APP = Path(__file__).parents[2] / "app"
+SCREENS = APP / "screens"
 
 
-def data_of(page, **query):
-    test = AppTest.from_file(str(SCREENS / page), default_timeout=60)
+def data_of(page: Path, **query: str) -> dict:
+    test = AppTest.from_file(str(page), default_timeout=60)
     for key, value in query.items():
         test.query_params[key] = value
     test.run()
@@ -31,142 +29,84 @@ def data_of(page, **query):
 @pytest.mark.parametrize("lang", ["zh", "en"])
 @pytest.mark.parametrize("page", ["home.py", "l1_batching.py"])
 def test_pages_run_in_both_languages(page, lang):
-    data = data_of(page, lang=lang)
+    data = data_of(SCREENS / page, lang=lang)
     assert data["lang"] == lang
-    assert data["initial"]["lanes"]["static"]["steps"] == 2116
-    assert data["initial"]["lanes"]["continuous"]["steps"] == 1335
+    assert data["words"]["course"] == words(lang)["ui.course"]
+    assert data["first"]["lanes"]["static"]["steps"] == 2116
+    assert data["first"]["lanes"]["continuous"]["steps"] == 1335
 
 
-def test_rubbish_in_the_address_is_chinese():
-    assert data_of("l1_batching.py", lang="<script>alert(1)</script>", B="x" * 5000)["lang"] == "zh"
-    assert language(None) == "zh"
+def test_the_script_opens_the_first_page():
+    assert data_of(APP / "script.py")["slug"] == ""
+
+
+def test_an_error_in_a_page_is_one_sentence(monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("app.page.home_page", broken)
+    with caplog.at_level(logging.CRITICAL):
+        test = AppTest.from_file(str(APP / "script.py"), default_timeout=60).run()
+    assert not test.exception
+    shown = " ".join(element.proto.body for element in test.get("html"))
+    assert words("zh")["ui.error"] in shown
+    assert "secret detail" not in shown
+
+
+def test_the_first_view_is_the_one_of_the_address():
+    view = data_of(SCREENS / "l1_batching.py", B="16", lengths="own", own="5, 9, 2", arrivals="bursts:4:50")["first"]
+    assert (view["B"], view["lengths"], view["own"], view["arrivals"]) == (16, "own", "5, 9, 2", "bursts:4:50")
+    assert view["lanes"]["static"]["lengths"] == [5, 9, 2]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"lang": "<script>alert(1)</script>", "B": "x" * 5000},
+        {"lengths": "own", "own": "0"},
+        {"lengths": "own", "own": "<script>alert(1)</script>"},
+        {"arrivals": "poisson:1e9", "B": "-1"},
+    ],
+)
+def test_rubbish_in_the_address_falls_back_to_the_default(query):
+    data = data_of(SCREENS / "l1_batching.py", **query)
+    assert data["lang"] == "zh"
+    assert data["first"]["lanes"]["static"]["utilisation"] == pytest.approx(0.5871, abs=1e-4)
+    assert "<script" not in json.dumps(data)
+
+
+def test_languages():
+    assert [language(asked) for asked in ("en", "zh", None, "fr")] == ["en", "zh", "zh", "zh"]
 
 
 def test_the_lesson_shows_the_published_figures():
-    html = json.dumps(lesson_page(1, "zh"), ensure_ascii=False)
+    html = json.dumps(lesson_page(1, {}), ensure_ascii=False)
     for shown in ("2,116", "1,335", "58.7%", "93.1%", "2,304", "51.25", "37.4%", "36.9"):
         assert shown in html, shown
 
 
-def test_every_scene_has_words_and_its_code_is_the_engines():
-    page = lesson_page(1, "en")
-    code = [c for scene in page["scenes"] for c in scene["code"]]
-    root = Path(__file__).parents[2]
-    for piece in code:
-        lines = (root / piece["file"]).read_text().splitlines()
-        assert lines[piece["line"] - 1].strip() == piece["text"].splitlines()[0].strip()
-    assert len(code) == 4
+def test_every_part_of_a_lesson_reaches_the_page():
+    lesson, page = load("l1_batching", "en"), lesson_page(1, {"lang": "en"})
+    assert [scene["id"] for scene in page["scenes"]] == [scene.id for scene in lesson.scenes]
+    for sent, scene in zip(page["scenes"], lesson.scenes, strict=True):
+        for part in ("route", "predictions", "tries", "goals", "code", "misconceptions", "quiz"):
+            assert len(sent[part]) == len(getattr(scene, part)), (scene.id, part)
+        assert sent["state"] == dict(scene.state)
 
 
-def test_words_that_the_browser_needs_are_there():
-    used = bundle(SCRIPTS)
-    import re
-
-    ui = words("zh").group("ui")
-    for key in set(re.findall(r"\bW\.([a-z_]+)\b", used)):
-        assert key in ui or key in ("mode", "policy", "length_names", "arrival_names", "codes", "errors"), key
-    assert home_page("en")["words"]["begin"]
+def test_the_first_prediction_is_the_engines():
+    guess = next(guess for scene in lesson_page(1, {})["scenes"] for guess in scene["predictions"])
+    assert guess["about"] == "static.8"
+    assert guess["answer"] == pytest.approx(58.713, abs=0.001)
+    assert guess["shown"] == "58.7%"
 
 
-def test_components_are_inline_text():
-    assert "\n" in bundle(STYLES)
-    assert bundle(SCRIPTS).count("export default") == 1
+def test_lessons_without_a_page_have_no_address():
+    nav = home_page({})["nav"]
+    assert [item["number"] for item in nav] == list(LESSONS)
+    assert {item["number"] for item in nav if item["slug"]} == set(PAGES)
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("static.8.steps", 2116),
-        ("continuous.16.steps", 790),
-        ("static.8.cells - static.8.useful_cells", 8 * 2116 - 9939),
-        ("batch.8.1.steps", 356),
-        ("batch.8.1.second", 286),
-        ("batch.8.1.alone", 70),
-        ("batch.8.count", 8),
-        ("workload.length.7", 85),
-        ("continuous.8.leave.7", 85),
-        ("continuous.8.enter.9", 86),
-        ("continuous.8.slot.9", 7),
-        ("anchor.requests", 58),
-    ],
-)
-def test_figures_come_from_the_engine(path, value):
-    assert value_of(path) == value
-
-
-@pytest.mark.parametrize("path", ["anchor.nothing", "static.8.enter.65", "magic.8.steps"])
-def test_unknown_figures_are_errors(path):
-    with pytest.raises(LessonError):
-        value_of(path)
-
-
-def test_text_is_escaped():
-    render = Renderer(load("l1_batching", "en"), dict.fromkeys(("measured", "counted", "derived", "quoted"), "x"))
-    html = render.block("<script>alert(1)</script> [[req:3]] **[[fig:fit!]]** <img src=x onerror=alert(1)>")
-    assert "<script" not in html
-    assert "<img" not in html
-    assert 'class="rq"' in html
-    assert ">58</span>" in html
-    assert '"' not in render.chip("derived", '"><script>').split("data-src=")[1].split(">")[0].strip('"')
-
-
-def test_code_is_read_from_the_source():
-    piece = code_of("engine.scheduler:Scheduler.admit")
-    assert piece["file"] == "engine/scheduler.py"
-    assert piece["text"].startswith("def admit(")
-
-
-def test_route_gives_lanes():
-    status, body = answer({"B": "8,16"})
-    found = json.loads(body)["lanes"]
-    assert status == 200
-    assert found["16"]["static"]["steps"] == 1258
-    assert found["16"]["continuous"]["steps"] == 790
-
-
-@pytest.mark.parametrize("arrivals", lanes.ARRIVALS)
-@pytest.mark.parametrize("lengths", lanes.LENGTHS)
-def test_route_knows_every_workload(lengths, arrivals):
-    status, body = answer({"B": "4", "lengths": lengths, "arrivals": arrivals, "own": "5, 9, 2"})
-    assert status == 200
-    assert json.loads(body)["lanes"]["4"]["continuous"]["useful_cells"] > 0
-
-
-@pytest.mark.parametrize(
-    ("query", "key"),
-    [
-        ({"own": "12, x"}, "own_words"),
-        ({"own": "<script>alert(1)</script>"}, "own_words"),
-        ({"own": "0"}, "own_range"),
-        ({"own": "-3"}, "own_range"),
-        ({"own": "1000000000000"}, "own_range"),
-        ({"own": " , "}, "own_empty"),
-        ({"own": "1 " * 300}, "own_many"),
-        ({"own": "4000 " * 100}, "own_cells"),
-    ],
-)
-def test_route_says_what_is_wrong_with_a_list(query, key):
-    status, body = answer({"B": "8", "lengths": "own", **query})
-    assert status == 400
-    assert json.loads(body)["key"] == key
-    assert words("zh").fill(f"errors.{key}", **json.loads(body)["values"])
-
-
-@pytest.mark.parametrize(
-    "query", [{"B": ""}, {"B": "9000"}, {"B": "-1"}, {"B": "8" + ",8" * 99}, {"B": "8", "lengths": "?"}]
-)
-def test_route_refuses_rubbish(query):
-    status, body = answer(query)
-    assert status == 400
-    assert json.loads(body)["error"]
-
-
-def test_a_broken_cache_file_is_made_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(lanes, "CACHE", tmp_path)
-    lanes.lanes_for.cache_clear()
-    first = lanes.lanes_for(lanes.LaneSpec(), 8)
-    (path,) = tmp_path.rglob("*.json")
-    path.write_text("{")
-    lanes.lanes_for.cache_clear()
-    assert lanes.lanes_for(lanes.LaneSpec(), 8)["static"]["steps"] == first["static"]["steps"]
-    lanes.lanes_for.cache_clear()
+def test_pages_are_small_enough_to_open_at_once():
+    assert len(json.dumps(lesson_page(1, {"lang": "en"}))) < 200_000
+    assert first_view({})["B"] == 8
