@@ -1,6 +1,6 @@
 """`make bench`: the engine's own cost, as ratios within one run on one machine.
 
-Each pair is measured in turn, the median of the ratios is printed with its bound; exit status 1 if one is missed.
+CPU time of this process, each pair in turn; the median of the ratios is printed with its bound; exit status 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.workload import real64, uniform
 ROUNDS = 5
 
 
-def seconds_per_step(running: int, num_blocks: int, steps: int = 200) -> float:
+def seconds_per_step(running: int, num_blocks: int) -> float:
     """A decode step of `running` sequences on a pool of `num_blocks`."""
     engine = Engine(EngineConfig(num_blocks, max_num_seqs=running), keep_trace=False)
     for i in range(running):
@@ -24,17 +24,17 @@ def seconds_per_step(running: int, num_blocks: int, steps: int = 200) -> float:
     engine.step()
     best = float("inf")
     for _ in range(12):
-        start = time.perf_counter()
+        start = time.process_time()
         engine.step()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 
 def seconds_for(requests: int) -> float:
     workload = uniform(requests, 22, 356, 1)
-    start = time.perf_counter()
+    start = time.process_time()
     simulate(workload, slots=256, keep_trace=False)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def median_ratio(a, b, rounds: int = ROUNDS) -> float:
@@ -55,7 +55,7 @@ def main() -> int:
         ),
         (
             "256 slots: 10,000 requests ÷ 5,000",
-            median_ratio(lambda: seconds_for(10_000), lambda: seconds_for(5_000), 1),
+            median_ratio(lambda: seconds_for(10_000), lambda: seconds_for(5_000), 3),
             2.2,
         ),
         (
@@ -68,10 +68,10 @@ def main() -> int:
     for name, ratio, bound in rows:
         missed += ratio > bound
         print(f"{name:<56} {ratio:5.2f}  (at most {bound})  {'ok' if ratio <= bound else 'MISSED'}")
-    start = time.perf_counter()
+    start = time.process_time()
     for policy in ("static", "continuous"):
         simulate(real64(), policy=policy, slots=8).trace.lanes()
-    print(f"the first view of lesson 1, both policies at B = 8: {time.perf_counter() - start:.2f} s")
+    print(f"the first view of lesson 1, both policies at B = 8: {time.process_time() - start:.2f} s")
     return int(missed > 0)
 
 

@@ -37,7 +37,8 @@ def lengths(tokenizer: Tokenizer, paragraphs: Iterable[str]) -> list[int]:
 def stream(tokenizer: Tokenizer, paragraphs: Iterable[str]) -> tuple[list[int], list[int]]:
     """(ids, starts): all paragraphs in one row, `END_OF_TEXT` after each; `starts[i]` is where paragraph i begins."""
     end = tokenizer.token_to_id(END_OF_TEXT)
-    assert end is not None, "not one of our tokenizers"
+    if end is None:
+        raise ValueError(f"this tokenizer has no {END_OF_TEXT} token: train one with engine.model.bpe")
     ids: list[int] = []
     starts: list[int] = []
     for encoding in tokenizer.encode_batch(list(paragraphs), add_special_tokens=False):

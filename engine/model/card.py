@@ -105,7 +105,8 @@ def provenance(text: Corpus) -> dict[str, str]:
 
 def quality(run: "Run", model: LlamaForCausalLM, tokenizer: Any, text: Corpus) -> dict[str, Any]:
     """Losses on the validation part, the model's and the baselines', in bits per character."""
-    assert run.best is not None
+    if run.best is None:
+        raise ValueError("no quality to report: the run has not been validated yet")
     best_step, best_loss, _ = run.best
     train_text, validation_text = as_text(text.train), as_text(text.validation)
     end = torch.tensor([tokenizer.token_to_id(bpe.END_OF_TEXT)])

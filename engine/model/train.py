@@ -95,7 +95,8 @@ class Run:
 
 def export(run: Run, tokenizer: Any, folder: Path) -> LlamaForCausalLM:
     """Write the best weights (fp16), configuration and tokenizer; returns the model as it was written, in float32."""
-    assert run.best is not None, "validate before exporting"
+    if run.best is None:
+        raise ValueError("nothing to export: the run has not been validated yet")
     model = build(dataclasses.replace(run.settings, dropout=0.0))
     model.load_state_dict(run.best[2])
     model = model.half()

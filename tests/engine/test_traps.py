@@ -193,37 +193,25 @@ def test_19_twice_and_mid_prefill():
         assert engine.requests[f"r{i}"].outputs[0] == undisturbed(tuple(range(i * 9, i * 9 + p)), m)
 
 
-@pytest.mark.parametrize("order", ["fcfs", "priority"])
-def test_20_two_preempted_in_one_step_go_back_in_order(order):
-    engine = make_counting_engine(num_blocks=6, block_size=4, max_num_seqs=3, order=order, policy="continuous")
-    engine.submit(make_request(16, 6, request_id="A"))
-    engine.submit(make_request(4, 9, request_id="B"))
-    engine.submit(make_request(2, 9, request_id="C"))
-    record = engine.step()
-    engine.submit(make_request(1, 2, request_id="D"))
-    preempted = []
-    while not preempted:
-        record = engine.step()
-        engine.check()
-        preempted = [d.request_id for d in record.events if d.code == "PREEMPTED_BY"]
-    assert preempted == ["C"] or preempted == ["C", "B"]
-    waiting = [seq.request_id for seq in engine.scheduler.waiting]
-    assert waiting == [*sorted(preempted), "D"]
-    assert codes(record, "D") == ["BEHIND_HEAD"]
-
-
-def test_20_c_then_b_in_one_step():
-    """A's chunk needs two blocks at once: C and B go, and stand as B, C before D."""
-    engine = make_counting_engine(num_blocks=6, block_size=4, max_num_seqs=4, max_num_batched_tokens=10)
-    engine.submit(make_request(8, 2, request_id="A", priority=0))
-    engine.submit(make_request(4, 4, request_id="B", priority=1))
-    engine.submit(make_request(4, 4, request_id="C", priority=1))
+@pytest.mark.parametrize(("order", "waiting"), [("fcfs", "BCD"), ("priority", "BDC")])
+def test_20_two_preempted_in_one_step_go_back_in_order(order, waiting):
+    """Three full blocks, all need a fourth: C makes room for A, then B, who asks next, is the last admitted itself."""
+    engine = make_engine(num_blocks=3, block_size=4, max_num_seqs=3, order=order)
+    for rid, priority in (("A", 0), ("B", 1), ("C", 2)):
+        engine.submit(make_request(4, 3, request_id=rid, priority=priority))
     engine.step()
-    for rid in "BC":
-        assert engine.requests[rid].status in (Status.RUNNING, Status.WAITING)
-    engine.submit(make_request(3, 2, request_id="D", priority=2))
+    assert engine.block_tables() == {"A/0": [0], "B/0": [1], "C/0": [2]}
+    engine.submit(make_request(1, 2, request_id="D", priority=1))
+    record = engine.step()
+    engine.check()
+    preempted = [(d.request_id, d.detail["by"]) for d in record.events if d.code == "PREEMPTED_BY"]
+    assert preempted == [("C", "A"), ("B", "B")]
+    assert [seq.request_id for seq in engine.scheduler.waiting] == list(waiting)
+    assert codes(record, "B") == ["PREEMPTED_BY", "NO_BLOCKS"]
+    assert codes(record, "D") == ["BEHIND_HEAD"]
+    assert engine.block_tables() == {"A/0": [0, 2]}
     run_checked(engine)
-    assert all(engine.requests[r].finish_reason == "length" for r in "ABCD")
+    assert all(engine.requests[rid].outputs[0] == undisturbed(4, 3) for rid in "ABC")
 
 
 def test_21_priority_waits_for_a_slot():
