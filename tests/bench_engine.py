@@ -1,6 +1,7 @@
 """`make bench`: the engine's own cost, as ratios within one run on one machine.
 
-CPU time of this process, each pair in turn; the median of the ratios is printed with its bound; exit status 1 if one is missed.
+CPU time of this process, each pair in turn; the median of the ratios is printed with its bound. Exit status 1 if a
+bound is missed.
 """
 
 from __future__ import annotations
