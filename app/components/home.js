@@ -36,6 +36,7 @@ function createHome(course, data, base) {
   const resize = new ResizeObserver(redraw);
   resize.observe(canvas);
   play();
+  (course.getRootNode().host || course).dataset.ready = '1';
   return { redraw, stop: () => resize.disconnect() };
 }
 

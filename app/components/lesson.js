@@ -20,7 +20,7 @@ function createLesson(course, data, base) {
 
   // ---- the figure --------------------------------------------------------------------------------------------------
   const locked = () => Boolean(lock) && given[lock.id] === undefined;
-  let timer = 0, hold = performance.now() + 1500;
+  let timer = 0, hold = 0; // until `hold`, scrolling is the page's own and changes no scene
   const page = {
     course, host, base, locked,
     askGuess: () => go(null, false),
@@ -118,6 +118,8 @@ function createLesson(course, data, base) {
   }
 
   // ---- start -------------------------------------------------------------------------------------------------------
+  const free = () => { hold = 0; };
+  for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.addEventListener(kind, free, { passive: true });
   sections.forEach((section, i) => {
     bindScene(section, scenes[i], W, go);
     watch.observe(section);
@@ -135,6 +137,7 @@ function createLesson(course, data, base) {
   course.querySelector('.text').onpointerover = pointed;
   const resize = new ResizeObserver(() => figure.redraw());
   resize.observe(course);
+  hold = performance.now() + 1500;
   if (current) requestAnimationFrame(() => sections[current].scrollIntoView({ block: narrow() ? 'start' : 'center' }));
   return {
     redraw: () => { mark(); figure.redraw(); },
@@ -142,6 +145,7 @@ function createLesson(course, data, base) {
       save();
       figure.stop();
       document.removeEventListener('keydown', keys);
+      for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.removeEventListener(kind, free);
       watch.disconnect();
       resize.disconnect();
     },

@@ -2,7 +2,7 @@
 
 const mounted = new WeakMap();
 
-export default function ({ parentElement, data, setTriggerValue }) {
+export default function ({ parentElement, data, setStateValue }) {
   const course = parentElement.querySelector('.course'), signature = `${data.slug}|${data.lang}`;
   let page = mounted.get(parentElement);
   if (!page || page.signature !== signature) {
@@ -10,7 +10,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     page = { signature, view: mount(course, data, () => page.changeLanguage()) };
     mounted.set(parentElement, page);
   }
-  page.changeLanguage = () => setTriggerValue('language', addressOf().get('lang') || 'zh');
+  page.changeLanguage = () => setStateValue('language', addressOf().get('lang') || 'zh');
   return () => {
     page.view.stop();
     mounted.delete(parentElement);

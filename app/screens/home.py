@@ -1,8 +1,7 @@
 """The first page."""
 
-import streamlit as st
-
 from app.components import course_component
 from app.page import home_page
+from app.visit import address
 
-course_component()(key="home", data=home_page(st.query_params.to_dict()), on_language_change=lambda: None)
+course_component()(key="home", data=home_page(address("home")), on_language_change=lambda: None)
