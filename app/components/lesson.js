@@ -60,14 +60,21 @@ function createLesson(course, data, base) {
     course.classList.toggle('locked', locked());
     host.dataset.scene = scenes[current].id;
   }
+  function reach(section) {
+    if (page.presenting()) course.querySelector('.text').scrollTop = 0;
+    else if (!narrow()) section.scrollIntoView({ block: 'center' });
+    else { // below the picture, which stays on top
+      section.style.scrollMarginTop = `${course.querySelector('.stage').offsetHeight}px`;
+      section.scrollIntoView({ block: 'start' });
+    }
+  }
   function toScene(index, scroll) {
     const moved = index !== current;
     current = index;
     mark();
     if (scroll) {
       hold = performance.now() + 700;
-      sections[index].scrollIntoView({ block: narrow() ? 'start' : 'center' });
-      course.querySelector('.text').scrollTop = 0;
+      reach(sections[index]);
     }
     if (moved) {
       figure.show(scenes[index].state, false);
@@ -138,7 +145,7 @@ function createLesson(course, data, base) {
   const resize = new ResizeObserver(() => figure.redraw());
   resize.observe(course);
   hold = performance.now() + 1500;
-  if (current) requestAnimationFrame(() => sections[current].scrollIntoView({ block: narrow() ? 'start' : 'center' }));
+  if (current) requestAnimationFrame(() => reach(sections[current]));
   return {
     redraw: () => { mark(); figure.redraw(); },
     stop() {

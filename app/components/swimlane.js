@@ -128,8 +128,9 @@ function createSwimlane(root, data, page) {
     const policy = panel.dataset.policy, visible = shown().includes(policy), lanes = drawn[policy];
     panel.classList.toggle('off', !visible);
     if (!visible) return;
-    panel.classList.toggle('foc', !covered && S.mode === 'both' && S.follow === policy);
     const part = (selector) => panel.querySelector(selector), canvas = part('canvas'), ended = t >= lanes.span;
+    setHtml(part('.pn'), esc(narrow() ? W.mode[policy] : W.policy[policy]));
+    panel.classList.toggle('foc', !covered && S.mode === 'both' && S.follow === policy);
     if (covered && policy === shown()[0]) drawLengths(canvas, lanes, k, height * lanes.slots);
     else {
       const done = S.mode === 'both' && t > lanes.span;

@@ -14,7 +14,7 @@ function playerHtml(data) {
     <div class="ctl">
       <div class="seg modes" role="group" aria-label="${esc(W.policies)}">${MODES.map((m) => `<button type="button" data-mode="${m}">${esc(W.mode[m])}</button>`).join('')}</div>
       <label class="b"><span>${esc(W.slots)}</span><input class="slots" type="range" min="0" max="${last}" step="1"><output></output></label>
-      <button type="button" class="ib reset">${ICON.reset}${esc(W.reset)}</button>
+      <button type="button" class="ib reset">${ICON.reset}<span>${esc(W.reset)}</span></button>
       <button type="button" class="ib link">${ICON.link}<span>${esc(W.link)}</span></button>
     </div>
     ${POLICIES.map(panel).join('')}
