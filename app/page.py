@@ -15,7 +15,7 @@ from app.figures import value_of
 from app.text import Renderer
 from lessons.figures import LABELS, show
 from lessons.loader import load
-from lessons.model import Lesson, Prediction, Scene, Stop
+from lessons.model import Prediction, Scene, Stop
 from lessons.words import LANGUAGES, Words, words
 
 PAGES = {1: ("batching", "l1_batching")}
@@ -73,7 +73,7 @@ def _lesson(number: int, lang: str) -> dict[str, Any]:
         "lede": render.inline(lesson.lede),
         "kicker": table.fill("ui.kicker", n=number, title=table[f"lesson_names.n{number}"], minutes=lesson.minutes),
         "sentence": render.inline(lesson.sentence),
-        "scenes": [_scene(scene, render, lesson, table) for scene in lesson.scenes],
+        "scenes": [_scene(scene, render, table) for scene in lesson.scenes],
         "slots": list(lanes.SLOTS),
         "lengths": list(lanes.LENGTHS),
         "arrivals": {"kinds": lanes.DEFAULT_ARRIVALS, "rates": lanes.RATES, "sizes": lanes.BURSTS, "gaps": lanes.GAPS},
@@ -102,7 +102,7 @@ def _frame(slug: str, lang: str) -> dict[str, Any]:
     }
 
 
-def _scene(scene: Scene, render: Renderer, lesson: Lesson, table: Words) -> dict[str, Any]:
+def _scene(scene: Scene, render: Renderer, table: Words) -> dict[str, Any]:
     names = {stop.id: render.inline(stop.name) for stop in scene.route}
     return {
         "id": scene.id,
@@ -111,7 +111,7 @@ def _scene(scene: Scene, render: Renderer, lesson: Lesson, table: Words) -> dict
         "title": render.heading(scene.section.title),
         "html": render.block(scene.section.text),
         "state": dict(scene.state),
-        "route": [_stop(stop, names, render, lesson) for stop in scene.route],
+        "route": [_stop(stop, names, render) for stop in scene.route],
         "predictions": [_prediction(guess, render, table) for guess in scene.predictions],
         "tries": [
             {
@@ -156,8 +156,7 @@ def _scene(scene: Scene, render: Renderer, lesson: Lesson, table: Words) -> dict
     }
 
 
-def _stop(stop: Stop, names: dict[str, str], render: Renderer, lesson: Lesson) -> dict[str, Any]:
-    shown = [lesson.figures[key] for key in stop.figures]
+def _stop(stop: Stop, names: dict[str, str], render: Renderer) -> dict[str, Any]:
     return {
         "id": stop.id,
         "name": names[stop.id],
@@ -166,7 +165,6 @@ def _stop(stop: Stop, names: dict[str, str], render: Renderer, lesson: Lesson) -
         "loop": stop.loop,
         "leaves": names.get(stop.leaves or "", ""),
         "joins": names.get(stop.joins or "", ""),
-        "figures": [{"value": render.figure(figure), "chip": render.figure_chip(figure)} for figure in shown],
     }
 
 

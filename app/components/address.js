@@ -58,11 +58,16 @@ class AddressReader {
 }
 
 // Pages lie beside each other: the part of the path before the page's own name.
-const basePath = (slug) => (slug && location.pathname.endsWith('/' + slug) ? location.pathname.slice(0, -slug.length) : location.pathname.replace(/[^/]*$/, ''));
+const basePath = (slug) =>
+  slug && location.pathname.endsWith('/' + slug)
+    ? location.pathname.slice(0, -slug.length)
+    : location.pathname.replace(/[^/]*$/, '');
 
 // A link to another page keeps language, theme and projector.
 function pageLink(base, slug) {
   const params = addressOf();
-  const keep = ['lang', 'theme', 'present'].filter((key) => params.has(key)).map((key) => `${key}=${encodeURIComponent(params.get(key))}`);
+  const keep = ['lang', 'theme', 'present']
+    .filter((key) => params.has(key))
+    .map((key) => `${key}=${encodeURIComponent(params.get(key))}`);
   return base + slug + (keep.length ? '?' + keep.join('&') : '');
 }

@@ -9,7 +9,8 @@ const still = matchMedia('(prefers-reduced-motion: reduce)');
 const narrow = () => innerWidth <= 900;
 
 // A word with its {placeholders} filled in. Unknown placeholders stay visible, so that a missing one is seen.
-const fill = (word, values = {}) => String(word ?? '').replace(/\{(\w+)\}/g, (all, key) => (key in values ? values[key] : all));
+const fill = (word, values = {}) =>
+  String(word ?? '').replace(/\{(\w+)\}/g, (all, key) => (key in values ? values[key] : all));
 
 const line = (path, box = 20) => `<svg class="i" viewBox="0 0 ${box} ${box}" aria-hidden="true">${path}</svg>`;
 const ICON = {
@@ -31,9 +32,13 @@ const ICON = {
 };
 const LABELS = ['measured', 'counted', 'derived', 'quoted'];
 
+// The same markup for every item.
+const each = (items, html) => items.map(html).join('');
+
 // The badge of a request (0-based here, 1-based on the page), in its own hue.
-const hueOf = (request) => (request % 12) + 1;
-const badge = (request) =>
-  `<span class="rq" data-request="${request}" style="--c:var(--h${hueOf(request)});--t:var(--t${hueOf(request)})">${request + 1}</span>`;
+const badge = (request) => {
+  const hue = (request % 12) + 1;
+  return `<span class="rq" data-request="${request}" style="--c:var(--h${hue});--t:var(--t${hue})">${request + 1}</span>`;
+};
 const chip = (words, label, source = '') =>
   `<button type="button" class="chip ${label}" data-src="${esc(source)}">${ICON[label]}${esc(words[label])}</button>`;

@@ -1,25 +1,37 @@
 // The first page: what the course is, one true run in small, the lessons.
 
 function createHome(course, data, base) {
-  const W = data.words, lanes = unpackLanes(data.first.lanes.continuous);
-  const lesson = (n) => n.slug
-    ? `<li><a data-page="${n.slug}" href="${esc(pageLink(base, n.slug))}"><b>${n.number}</b><strong>${esc(n.question)}</strong><small>${esc(n.title)} · ${esc(fill(W.minutes, { n: n.minutes }))}</small></a></li>`
-    : `<li><span class="later"><b>${n.number}</b><span>${esc(n.question)}</span><small>${esc(W.coming)}</small></span></li>`;
+  const W = data.words,
+    lanes = unpackLanes(data.first.lanes.continuous);
   const open = data.nav.find((n) => n.slug);
-  course.insertAdjacentHTML('beforeend', `<main class="home">
-    <section class="hero"><h1>${headingHtml(W.course)}</h1><p class="lede">${esc(W.promise)}</p>
-      <p class="go"><a class="btn p" data-page="${open.slug}" href="${esc(pageLink(base, open.slug))}">${esc(W.begin)}</a><span class="dim">${esc(W.takes)}</span></p></section>
-    <div class="mini"><canvas role="img" tabindex="0" aria-label="${esc(W.mini)}"></canvas><canvas class="axis" aria-hidden="true"></canvas>
-      <p class="under"><span>${esc(W.mini)}</span>${chip(W, 'counted', esc(W.badge_note))}</p></div>
-    <ol class="list">${data.nav.map(lesson).join('')}</ol></main>`);
+  const link = (n) => `data-page="${n.slug}" href="${esc(pageLink(base, n.slug))}"`;
+  const lesson = (n) => {
+    if (!n.slug)
+      return `<li><span class="later"><b>${n.number}</b><span>${esc(n.question)}</span><small>${esc(W.coming)}</small></span></li>`;
+    const small = `${n.title} · ${fill(W.minutes, { n: n.minutes })}`;
+    return `<li><a ${link(n)}><b>${n.number}</b><strong>${esc(n.question)}</strong><small>${esc(small)}</small></a></li>`;
+  };
+  course.insertAdjacentHTML(
+    'beforeend',
+    `<main class="home">
+      <section class="hero"><h1>${headingHtml(W.course)}</h1><p class="lede">${esc(W.promise)}</p>
+        <p class="go"><a class="btn p" ${link(open)}>${esc(W.begin)}</a><span class="dim">${esc(W.takes)}</span></p></section>
+      <div class="mini"><canvas role="img" tabindex="0" aria-label="${esc(W.mini)}"></canvas>
+        <canvas class="axis" aria-hidden="true"></canvas>
+        <p class="under"><span>${esc(W.mini)}</span>${chip(W, 'counted', esc(W.badge_note))}</p></div>
+      <ol class="list">${each(data.nav, lesson)}</ol>
+    </main>`,
+  );
   const [canvas, axis] = course.querySelectorAll('.mini canvas');
-  let t = still.matches ? lanes.span : 0, last = 0;
+  let t = still.matches ? lanes.span : 0,
+    last = 0;
   const redraw = () => {
     const k = readTokens(course);
     drawLanes(canvas, lanes, k, { t, steps: lanes.span, laneHeight: narrow() ? 11 : 19, numbers: true });
     drawAxis(axis, k, lanes.span, t, W.zero_step, null);
   };
-  const frame = (now) => { // one pass, five seconds, then it rests
+  const frame = (now) => {
+    // one pass, five seconds, then it rests
     if (!canvas.isConnected || t >= lanes.span) return;
     t = Math.min(lanes.span, t + (Math.min(0.1, (now - last) / 1000) * lanes.span) / 5);
     last = now;
@@ -41,4 +53,8 @@ function createHome(course, data, base) {
 }
 
 // Break a Chinese title behind its comma rather than inside a phrase.
-const headingHtml = (text) => text.split(/(?<=[，：])/).map((piece) => `<span class="nb">${esc(piece)}</span>`).join('');
+const headingHtml = (text) =>
+  text
+    .split(/(?<=[，：])/)
+    .map((piece) => `<span class="nb">${esc(piece)}</span>`)
+    .join('');

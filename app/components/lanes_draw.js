@@ -2,7 +2,8 @@
 // cell (slot, step) is drawn once step < t. `k` are the tokens of colours.js.
 
 function fitCanvas(element, height) {
-  const width = element.clientWidth, ratio = devicePixelRatio || 1;
+  const width = element.clientWidth,
+    ratio = devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (element.width !== w || element.height !== h) {
     element.width = w;
@@ -46,7 +47,10 @@ function hatched(g, k, request, x, y, w, h) {
   g.strokeStyle = k.hue(request);
   g.lineWidth = 1.6;
   g.beginPath();
-  for (let d = -h; d < w; d += 6) { g.moveTo(x + d, y + h); g.lineTo(x + d + h, y); }
+  for (let d = -h; d < w; d += 6) {
+    g.moveTo(x + d, y + h);
+    g.lineTo(x + d + h, y);
+  }
   g.stroke();
   g.restore();
   g.lineWidth = 1;
@@ -55,8 +59,11 @@ function hatched(g, k, request, x, y, w, h) {
 
 // view: {t, steps (window), laneHeight, numbers, hot (request to point out), finished: {from, to, text}}
 function drawLanes(element, lanes, k, view) {
-  const h = view.laneHeight, [g, width] = fitCanvas(element, h * lanes.slots + 1), X = timeScale(k, width, view.steps);
-  const gap = h > 6 ? 1.5 : h > 3 ? 0.8 : 0.3, small = Math.min(k.lane, Math.max(9, h - 4));
+  const h = view.laneHeight,
+    [g, width] = fitCanvas(element, h * lanes.slots + 1),
+    X = timeScale(k, width, view.steps);
+  const gap = h > 6 ? 1.5 : h > 3 ? 0.8 : 0.3,
+    small = Math.min(k.lane, Math.max(9, h - 4));
   g.font = k.font(small);
   for (let slot = 0; slot < lanes.slots; slot++) {
     const middle = slot * h + h / 2;
@@ -68,11 +75,14 @@ function drawLanes(element, lanes, k, view) {
       g.fillText(slot + 1, k.gutter - 7, middle + 0.5);
     }
   }
-  for (const cell of lanes.idle) if (cell.start < view.t) drawGap(g, k, cell, X(cell.start), X(Math.min(cell.end, view.t)), h, gap);
+  for (const cell of lanes.idle)
+    if (cell.start < view.t) drawGap(g, k, cell, X(cell.start), X(Math.min(cell.end, view.t)), h, gap);
   g.textAlign = 'left';
   for (const seg of lanes.segs) {
     if (seg.start >= view.t) continue;
-    const x = X(seg.start), w = X(Math.min(seg.end, view.t)) - x, y = seg.slot * h + gap / 2;
+    const x = X(seg.start),
+      w = X(Math.min(seg.end, view.t)) - x,
+      y = seg.slot * h + gap / 2;
     g.globalAlpha = view.hot === undefined || view.hot === null || view.hot === seg.request ? 1 : 0.22;
     if (seg.kind) hatched(g, k, seg.request, x, y, Math.max(0.7, w - 1.2), h - gap);
     else block(g, k, seg.request, x, y, Math.max(0.7, w - 1.2), h - gap, h > 8 ? 2 : 0);
@@ -84,7 +94,8 @@ function drawLanes(element, lanes, k, view) {
     }
     g.globalAlpha = 1;
   }
-  if (view.finished) drawFinished(g, k, X(view.finished.from), X(view.finished.to), h * lanes.slots, view.finished.text);
+  if (view.finished)
+    drawFinished(g, k, X(view.finished.from), X(view.finished.to), h * lanes.slots, view.finished.text);
   if (view.t > 0) {
     g.fillStyle = k.ink;
     g.fillRect(Math.min(X(view.t) - k.head / 2, width - k.head), 0, k.head, h * lanes.slots);
@@ -118,13 +129,18 @@ function drawFinished(g, k, x, x2, height, text) {
   g.strokeStyle = k.ink;
   g.lineWidth = k.thin * 1.5;
   g.beginPath();
-  g.moveTo(x, 1); g.lineTo(x, height);
-  g.moveTo(x + 6, y); g.lineTo(x2 - 4, y);
-  g.moveTo(x + 12, y - 4); g.lineTo(x + 6, y); g.lineTo(x + 12, y + 4);
+  g.moveTo(x, 1);
+  g.lineTo(x, height);
+  g.moveTo(x + 6, y);
+  g.lineTo(x2 - 4, y);
+  g.moveTo(x + 12, y - 4);
+  g.lineTo(x + 6, y);
+  g.lineTo(x + 12, y + 4);
   g.stroke();
   g.font = k.font(k.note, 600);
   g.textAlign = 'center';
-  const w = g.measureText(text).width, middle = (x + x2) / 2;
+  const w = g.measureText(text).width,
+    middle = (x + x2) / 2;
   if (x2 - x > w + 44) {
     g.fillStyle = k.paper;
     g.fillRect(middle - w / 2 - 7, y - k.note, w + 14, 2 * k.note);
@@ -133,7 +149,8 @@ function drawFinished(g, k, x, x2, height, text) {
   } else if (x2 - x > w + 6) {
     g.fillStyle = k.ink;
     g.fillText(text, middle, y - k.note - 3);
-  } else { // no room between the lines: behind the playhead
+  } else {
+    // no room between the lines: behind the playhead
     g.fillStyle = k.ink;
     g.textAlign = 'left';
     g.fillText(text, x2 + 8, y + 0.5);
@@ -142,21 +159,36 @@ function drawFinished(g, k, x, x2, height, text) {
 
 // Before the guess: every reply's length as a bar, in groups of one batch, so that the guess can be reasoned.
 function drawLengths(element, lanes, k, height) {
-  const [g, width] = fitCanvas(element, height + 1), n = lanes.lengths.length, groups = Math.ceil(n / lanes.slots);
-  const unit = (width - k.gutter) / (n + groups - 1), longest = Math.max(...lanes.lengths);
+  const [g, width] = fitCanvas(element, height + 1),
+    n = lanes.lengths.length,
+    groups = Math.ceil(n / lanes.slots);
+  const unit = (width - k.gutter) / (n + groups - 1),
+    longest = Math.max(...lanes.lengths);
   lanes.lengths.forEach((length, request) => {
     const tall = Math.max(1, (length / longest) * (height - 2));
-    block(g, k, request, k.gutter + (request + Math.floor(request / lanes.slots)) * unit, height - tall, Math.max(0.7, unit - 2), tall, 1);
+    block(
+      g,
+      k,
+      request,
+      k.gutter + (request + Math.floor(request / lanes.slots)) * unit,
+      height - tall,
+      Math.max(0.7, unit - 2),
+      tall,
+      1,
+    );
   });
   g.fillStyle = k.line2;
   g.fillRect(k.gutter, height - 0.5, width - k.gutter, 1);
 }
 
 function drawAxis(element, k, steps, t, zero, arrivals) {
-  const height = k.axis + 14, [g, width] = fitCanvas(element, height), X = timeScale(k, width, steps);
+  const height = k.axis + 14,
+    [g, width] = fitCanvas(element, height),
+    X = timeScale(k, width, steps);
   const most = width < 420 ? 5 : Math.min(9, width / (k.axis * 6));
   let unit = 1;
-  for (const next of [2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000]) if (steps / unit > most) unit = next;
+  for (const next of [2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000])
+    if (steps / unit > most) unit = next;
   g.font = k.font(k.axis);
   g.textBaseline = 'top';
   for (let s = 0; s <= steps; s += unit) {
@@ -165,25 +197,39 @@ function drawAxis(element, k, steps, t, zero, arrivals) {
     g.textAlign = s ? 'center' : 'left';
     if (X(s) < width - k.axis * 1.4) g.fillText(s ? number(s) : zero, s ? X(s) : k.gutter, 10);
   }
-  if (arrivals) for (const [request, arrival] of arrivals.entries()) if (arrival > 0 && arrival < steps) { g.fillStyle = k.hue(request); g.fillRect(X(arrival) - 1, 0, 2, 7); }
+  if (arrivals)
+    for (const [request, arrival] of arrivals.entries())
+      if (arrival > 0 && arrival < steps) {
+        g.fillStyle = k.hue(request);
+        g.fillRect(X(arrival) - 1, 0, 2, 7);
+      }
   const x = Math.min(X(t), width - 1);
   g.fillStyle = k.ink;
   g.beginPath();
-  g.moveTo(x, 0); g.lineTo(x + 6, 9); g.lineTo(x - 6, 9);
+  g.moveTo(x, 0);
+  g.lineTo(x + 6, 9);
+  g.lineTo(x - 6, 9);
   g.fill();
 }
 
 // The lens: 24 steps × up to 8 slots, one cell each, so that a cell is seen for what it is. Returns the steps in view.
 function drawLens(element, lanes, k, t, covered) {
-  const across = 24, n = Math.min(lanes.slots, 8), h = 14.4, [g, width] = fitCanvas(element, n * h), w = (width - k.gutter) / across;
-  const end = clamp(t, 0, lanes.span), from = Math.max(0, end - across);
+  const across = 24,
+    n = Math.min(lanes.slots, 8),
+    h = 14.4,
+    [g, width] = fitCanvas(element, n * h),
+    w = (width - k.gutter) / across;
+  const end = clamp(t, 0, lanes.span),
+    from = Math.max(0, end - across);
   for (let slot = 0; slot < n; slot++) {
     g.fillStyle = k.ink2;
     g.font = k.font(11);
     g.textAlign = 'right';
     g.fillText(slot + 1, k.gutter - 7, slot * h + h / 2);
     for (let i = 0; i < across; i++) {
-      const step = from + i, x = k.gutter + i * w, y = slot * h;
+      const step = from + i,
+        x = k.gutter + i * w,
+        y = slot * h;
       const cell = covered || step >= end ? null : cellAt(lanes, slot, step);
       if (!cell) {
         g.strokeStyle = k.line;
@@ -194,7 +240,12 @@ function drawLens(element, lanes, k, t, covered) {
         g.fillRect(x, y, w - 1.2, h - 1.4);
       } else if (cell.empty) {
         g.fillStyle = k.line2;
-        g.fillRect(x + w / 2 - (cell.kind === 1 ? 2 : 1), y + h / 2 - (cell.kind === 1 ? 0.5 : 1), cell.kind === 1 ? 4 : 2, cell.kind === 1 ? 1 : 2);
+        g.fillRect(
+          x + w / 2 - (cell.kind === 1 ? 2 : 1),
+          y + h / 2 - (cell.kind === 1 ? 0.5 : 1),
+          cell.kind === 1 ? 4 : 2,
+          cell.kind === 1 ? 1 : 2,
+        );
       } else {
         if (cell.kind) hatched(g, k, cell.request, x, y, w - 1.2, h - 1.4);
         else block(g, k, cell.request, x, y, w - 1.2, h - 1.4, 0);

@@ -1,8 +1,10 @@
-// Lanes by workload and number of slots. The first view came with the page; the rest is fetched over HTTP, one B after the
-// other, nearest first. Everything in a run was counted by the engine; here it is only unpacked and looked up.
+// Lanes by workload and number of slots. The first view came with the page; the rest is fetched over HTTP, one B after
+// the other, nearest first. Everything in a run was counted by the engine; here it is only unpacked and looked up.
 
 function unpackLanes(raw) {
-  const segs = [], idle = [], rows = Array.from({ length: raw.slots }, () => []);
+  const segs = [],
+    idle = [],
+    rows = Array.from({ length: raw.slots }, () => []);
   for (let i = 0; i < raw.segs.length; i += 5) {
     const [slot, start, length, request, kind] = raw.segs.slice(i, i + 5);
     segs.push({ slot, start, end: start + length, request, kind });
@@ -31,7 +33,8 @@ function valueAt(points, step) {
 }
 
 // Who writes during a step: a look-up, since steps that were skipped have no change point.
-const writingAt = (lanes, step) => lanes.rows.reduce((n, row) => n + (row.some((c) => !c.empty && c.start <= step && step < c.end) ? 1 : 0), 0);
+const writingAt = (lanes, step) =>
+  lanes.rows.reduce((n, row) => n + (row.some((c) => !c.empty && c.start <= step && step < c.end) ? 1 : 0), 0);
 
 class LanesStore {
   // first: what Python sent along; offered: the numbers of slots; version: changes with the engine's source.
@@ -86,8 +89,11 @@ class LanesStore {
 
   // Fetch every other B of a workload in the background, nearest first; a new call ends the one before.
   async prefetch(spec, B, each) {
-    const turn = ++this.sweep, place = this.offered.indexOf(B);
-    const order = [...this.offered].sort((a, b) => Math.abs(this.offered.indexOf(a) - place) - Math.abs(this.offered.indexOf(b) - place));
+    const turn = ++this.sweep,
+      place = this.offered.indexOf(B);
+    const order = [...this.offered].sort(
+      (a, b) => Math.abs(this.offered.indexOf(a) - place) - Math.abs(this.offered.indexOf(b) - place),
+    );
     for (const next of order) {
       if (turn !== this.sweep) return;
       try {

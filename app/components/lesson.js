@@ -1,32 +1,57 @@
-// A lesson: the column of scenes beside one figure. A scene is one idea with one state of the figure; scrolling, the arrow
-// keys and the address all lead to it. Until the first prediction is made the figure is locked.
+// A lesson: the column of scenes beside one figure. A scene is one idea with one state of the figure; scrolling, the
+// arrow keys and the address all lead to it. Until the first prediction is made the figure is locked.
 
 function createLesson(course, data, base) {
-  const W = data.words, host = course.getRootNode().host || course, scenes = data.scenes, reader = new AddressReader();
-  const predictions = scenes.flatMap((scene) => scene.predictions), lock = predictions[0];
+  const W = data.words,
+    host = course.getRootNode().host || course,
+    scenes = data.scenes,
+    reader = new AddressReader();
+  const predictions = scenes.flatMap((scene) => scene.predictions),
+    lock = predictions[0];
   const veiledFrom = lock ? scenes.findIndex((scene) => scene.predictions.includes(lock)) : Infinity;
   const given = {};
   predictions.forEach((guess, i) => {
     const value = reader.whole(i ? `guess_${guess.id}` : 'guess', 0, guess.kind === 'percent' ? 100 : 1e9);
     if (value !== null) given[guess.id] = value;
   });
-  let current = Math.max(0, scenes.findIndex((scene) => scene.id === reader.oneOf('scene', scenes.map((s) => s.id))));
+  let current = Math.max(
+    0,
+    scenes.findIndex(
+      (scene) =>
+        scene.id ===
+        reader.oneOf(
+          'scene',
+          scenes.map((s) => s.id),
+        ),
+    ),
+  );
 
-  course.insertAdjacentHTML('beforeend', `<main class="lesson">
-    <section class="hero"><p class="kick">${esc(data.kicker)}</p><h1>${data.title}</h1><p class="lede">${data.lede}</p></section>
-    <section class="player" aria-label="${esc(W.player)}"></section>
-    <div class="text">${scenes.map((scene, i) => sceneHtml(scene, i, data, i > veiledFrom)).join('')}<p class="one">${data.sentence}</p></div></main>`);
+  course.insertAdjacentHTML(
+    'beforeend',
+    `<main class="lesson">
+      <section class="hero"><p class="kick">${esc(data.kicker)}</p><h1>${data.title}</h1>
+        <p class="lede">${data.lede}</p></section>
+      <section class="player" aria-label="${esc(W.player)}"></section>
+      <div class="text">${each(scenes, (scene, i) => sceneHtml(scene, i, data, i > veiledFrom))}
+        <p class="one">${data.sentence}</p></div>
+    </main>`,
+  );
   const sections = [...course.querySelectorAll('.sc')];
 
   // ---- the figure --------------------------------------------------------------------------------------------------
   const locked = () => Boolean(lock) && given[lock.id] === undefined;
-  let timer = 0, hold = 0; // until `hold`, scrolling is the page's own and changes no scene
+  let timer = 0,
+    hold = 0; // until `hold`, scrolling is the page's own and changes no scene
   const page = {
-    course, host, base, locked,
+    course,
+    host,
+    base,
+    locked,
     askGuess: () => go(null, false),
     presenting: () => course.classList.contains('present'),
     guess: (policy, B, real) => (lock && real && lock.about === `${policy}.${B}` && !locked() ? given[lock.id] : null),
-    changed: (now) => { // to the address, not more than a few times a second
+    changed: (now) => {
+      // to the address, not more than a few times a second
       checkGoals(course, scenes, figure.quantity, W);
       clearTimeout(timer);
       if (now === true) save();
@@ -37,7 +62,9 @@ function createLesson(course, data, base) {
   function save() {
     clearTimeout(timer);
     if (!course.isConnected) return;
-    const own = Object.fromEntries(predictions.map((guess, i) => [i ? `guess_${guess.id}` : 'guess', given[guess.id] ?? null]));
+    const own = Object.fromEntries(
+      predictions.map((guess, i) => [i ? `guess_${guess.id}` : 'guess', given[guess.id] ?? null]),
+    );
     writeAddress({ scene: current ? scenes[current].id : null, ...own, ...figure.params(scenes[current].state) });
   }
 
@@ -63,7 +90,8 @@ function createLesson(course, data, base) {
   function reach(section) {
     if (page.presenting()) course.querySelector('.text').scrollTop = 0;
     else if (!narrow()) section.scrollIntoView({ block: 'center' });
-    else { // below the picture, which stays on top
+    else {
+      // below the picture, which stays on top
       section.style.scrollMarginTop = `${course.querySelector('.stage').offsetHeight}px`;
       section.scrollIntoView({ block: 'start' });
     }
@@ -81,10 +109,13 @@ function createLesson(course, data, base) {
       page.changed();
     }
   }
-  const watch = new IntersectionObserver((entries) => {
-    if (performance.now() < hold || page.presenting()) return;
-    for (const entry of entries) if (entry.isIntersecting) toScene(sections.indexOf(entry.target), false);
-  }, { rootMargin: '-55% 0px -43% 0px' });
+  const watch = new IntersectionObserver(
+    (entries) => {
+      if (performance.now() < hold || page.presenting()) return;
+      for (const entry of entries) if (entry.isIntersecting) toScene(sections.indexOf(entry.target), false);
+    },
+    { rootMargin: '-55% 0px -43% 0px' },
+  );
 
   // ---- guesses -----------------------------------------------------------------------------------------------------
   function drawGuesses() {
@@ -105,10 +136,11 @@ function createLesson(course, data, base) {
     }
   }
 
-  // ---- keys: space, full stop, comma, arrows, escape -----------------------------------------------------------------
+  // ---- keys: space, full stop, comma, arrows, escape ---------------------------------------------------------------
   function keys(event) {
     if (!course.isConnected || event.ctrlKey || event.metaKey || event.altKey) return;
-    const target = event.composedPath()[0], on = (selector) => target instanceof Element && target.matches(selector);
+    const target = event.composedPath()[0],
+      on = (selector) => target instanceof Element && target.matches(selector);
     if (event.key === 'Escape') {
       if (course.querySelector('.pop')) popover(course, null);
       else if (page.presenting()) course.querySelector('.exit').click();
@@ -118,14 +150,18 @@ function createLesson(course, data, base) {
     if (event.key === ' ' && !on('button, summary, a, pre')) figure.toggle();
     else if (event.key === '.') figure.step(1);
     else if (event.key === ',') figure.step(-1);
-    else if (event.key === 'ArrowRight' || event.key === 'PageDown' && page.presenting()) toScene(Math.min(scenes.length - 1, current + 1), true);
-    else if (event.key === 'ArrowLeft' || event.key === 'PageUp' && page.presenting()) toScene(Math.max(0, current - 1), true);
+    else if (event.key === 'ArrowRight' || (event.key === 'PageDown' && page.presenting()))
+      toScene(Math.min(scenes.length - 1, current + 1), true);
+    else if (event.key === 'ArrowLeft' || (event.key === 'PageUp' && page.presenting()))
+      toScene(Math.max(0, current - 1), true);
     else return;
     event.preventDefault();
   }
 
   // ---- start -------------------------------------------------------------------------------------------------------
-  const free = () => { hold = 0; };
+  const free = () => {
+    hold = 0;
+  };
   for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.addEventListener(kind, free, { passive: true });
   sections.forEach((section, i) => {
     bindScene(section, scenes[i], W, go);
@@ -147,7 +183,10 @@ function createLesson(course, data, base) {
   hold = performance.now() + 1500;
   if (current) requestAnimationFrame(() => reach(sections[current]));
   return {
-    redraw: () => { mark(); figure.redraw(); },
+    redraw: () => {
+      mark();
+      figure.redraw();
+    },
     stop() {
       save();
       figure.stop();

@@ -3,7 +3,8 @@
 const mounted = new WeakMap();
 
 export default function ({ parentElement, data, setStateValue }) {
-  const course = parentElement.querySelector('.course'), signature = `${data.slug}|${data.lang}`;
+  const course = parentElement.querySelector('.course'),
+    signature = `${data.slug}|${data.lang}`;
   let page = mounted.get(parentElement);
   if (!page || page.signature !== signature) {
     if (page) page.view.stop();
@@ -18,7 +19,9 @@ export default function ({ parentElement, data, setStateValue }) {
 }
 
 function mount(course, data, changeLanguage) {
-  const W = data.words, base = basePath(data.slug), scheme = matchMedia('(prefers-color-scheme: dark)');
+  const W = data.words,
+    base = basePath(data.slug),
+    scheme = matchMedia('(prefers-color-scheme: dark)');
   course.lang = data.lang === 'zh' ? 'zh-CN' : 'en';
   document.documentElement.lang = course.lang;
   course.innerHTML = topBar(data, base);
@@ -28,11 +31,21 @@ function mount(course, data, changeLanguage) {
     course.insertAdjacentHTML('beforeend', `<footer class="foot">${esc(W.foot)}</footer>`);
     bindShell(course, data, base, view, changeLanguage);
     decorate(course);
-    scheme.onchange = () => { applyTheme(course); view.redraw(); };
-    return { redraw: view.redraw, stop: () => { scheme.onchange = null; view.stop(); } };
+    scheme.onchange = () => {
+      applyTheme(course);
+      view.redraw();
+    };
+    return {
+      redraw: view.redraw,
+      stop: () => {
+        scheme.onchange = null;
+        view.stop();
+      },
+    };
   } catch (error) {
     console.error(error);
-    course.innerHTML = `<div class="broken"><p>${esc(W.error)}</p><p><a href="${esc(base)}">${esc(W.home)}</a></p></div>`;
+    const home = `<a href="${esc(base)}">${esc(W.home)}</a>`;
+    course.innerHTML = `<div class="broken"><p>${esc(W.error)}</p><p>${home}</p></div>`;
     return { redraw() {}, stop() {} };
   }
 }

@@ -1,4 +1,5 @@
-// Predictions: the learner commits to a number, then sees it beside the counted one. Hollow mark = guess, solid = counted.
+// Predictions: the learner commits to a number, then sees it beside the counted one. A hollow mark is the guess, a solid
+// one is counted.
 
 // `guesses` holds the numbers given so far, by prediction id.
 function predictionHtml(guess, given, W) {
@@ -20,15 +21,21 @@ function rulerHtml(counted, given, W) {
   const top = isPercent ? 100 : Math.max(given, ...counted.map((c) => c.answer)) * 1.15 || 1;
   const side = (value) => (value / top < 0.06 ? ' l' : value / top > 0.94 ? ' r' : '');
   const place = (value) => `left:${(clamp(value / top, 0, 1) * 100).toFixed(2)}%`;
-  const marks = counted.map((c) => `<span class="mk${side(c.answer)}" style="${place(c.answer)}">${esc(c.name)}<b>${esc(c.shown)}</b></span>`);
+  const marks = counted.map(
+    (c) => `<span class="mk${side(c.answer)}" style="${place(c.answer)}">${esc(c.name)}<b>${esc(c.shown)}</b></span>`,
+  );
   const unit = isPercent ? '%' : '';
-  return `<div class="rule"><i style="left:0">0</i><i style="left:100%">${isPercent ? '100%' : number(Math.round(top))}</i>${marks.join('')}
-    <span class="mk g${side(given)}" style="${place(given)}">${esc(W.you_guess)} <b>${number(given)}${unit}</b></span></div>`;
+  const end = isPercent ? '100%' : number(Math.round(top));
+  const guess = `${esc(W.you_guess)} <b>${number(given)}${unit}</b>`;
+  return `<div class="rule"><i style="left:0">0</i><i style="left:100%">${end}</i>${marks.join('')}
+    <span class="mk g${side(given)}" style="${place(given)}">${guess}</span></div>`;
 }
 
 function bindPrediction(box, guess, commit) {
   const input = box.querySelector('input');
   if (!input) return;
-  input.oninput = () => { box.querySelector('output span').textContent = number(input.value); };
+  input.oninput = () => {
+    box.querySelector('output span').textContent = number(input.value);
+  };
   box.querySelector('.commit').onclick = () => commit(guess, +input.value);
 }

@@ -14,22 +14,26 @@ function applyTheme(course) {
     document.head.append(sheet);
   }
   const style = getComputedStyle(course);
-  const rule = `html,body,.stApp,[data-testid="stMain"]{background:${style.getPropertyValue('--paper')};color-scheme:${course.dataset.theme}}`;
+  const ground = `background:${style.getPropertyValue('--paper')};color-scheme:${course.dataset.theme}`;
+  const rule = `html,body,.stApp,[data-testid="stMain"]{${ground}}`;
   if (sheet.textContent !== rule) sheet.textContent = rule;
 }
 
 function topBar(data, base) {
-  const W = data.words, other = data.lang === 'zh' ? 'en' : 'zh';
+  const W = data.words,
+    other = data.lang === 'zh' ? 'en' : 'zh';
   const items = data.nav.map((n) => {
     if (!n.slug) return `<span title="${esc(n.title)} · ${esc(W.coming)}">${n.number}</span>`;
     const current = n.slug === data.slug ? ' aria-current="page"' : '';
     return `<a data-page="${n.slug}" href="${esc(pageLink(base, n.slug))}"${current}>${n.number} ${esc(n.title)}</a>`;
   });
   return `<header class="top">
-    <a class="nm" data-page="" href="${esc(pageLink(base, ''))}" aria-label="${esc(W.home)}">${ICON.logo}<span>${esc(W.course)}</span></a>
+    <a class="nm" data-page="" href="${esc(pageLink(base, ''))}" aria-label="${esc(W.home)}">
+      ${ICON.logo}<span>${esc(W.course)}</span></a>
     <nav aria-label="${esc(W.lessons)}">${items.join('')}</nav>
     <span class="place"></span>
-    <button type="button" class="ib lang" data-lang="${other}" lang="${other}" aria-label="${esc(W.language)}">${other === 'en' ? 'EN' : '中文'}</button>
+    <button type="button" class="ib lang" data-lang="${other}" lang="${other}" aria-label="${esc(W.language)}">
+      ${other === 'en' ? 'EN' : '中文'}</button>
     <button type="button" class="ib theme" aria-label="${esc(W.theme)}">${ICON.theme}</button>
     ${data.slug ? `<button type="button" class="ib hm present-on">${esc(W.present)}</button>` : ''}
     <button type="button" class="ib exit">${ICON.close}${esc(W.present_exit)}</button>
@@ -55,7 +59,9 @@ function bindShell(course, data, base, view, changeLanguage) {
   if ($('.present-on')) $('.present-on').onclick = () => present(true);
   $('.exit').onclick = () => present(false);
   for (const link of course.querySelectorAll('[data-page]')) {
-    link.onpointerdown = link.onfocus = () => { link.href = pageLink(base, link.dataset.page); }; // the address as it is now
+    link.onpointerdown = link.onfocus = () => {
+      link.href = pageLink(base, link.dataset.page);
+    }; // the address as it is now
   }
   course.onclick = (event) => popover(course, event.target.closest('[data-src]'), event);
 }
@@ -66,7 +72,8 @@ function popover(course, chipElement, event) {
   if (open && event && event.target.closest('.pop')) return;
   if (open) open.remove();
   if (!chipElement || (open && open.owner === chipElement)) return;
-  const box = chipElement.getBoundingClientRect(), pop = document.createElement('div');
+  const box = chipElement.getBoundingClientRect(),
+    pop = document.createElement('div');
   pop.className = 'pop';
   pop.owner = chipElement;
   pop.setAttribute('role', 'status');
@@ -74,7 +81,8 @@ function popover(course, chipElement, event) {
   course.append(pop);
   pop.style.left = clamp(box.left, 12, Math.max(12, innerWidth - pop.offsetWidth - 12)) + 'px';
   const below = box.bottom + 8;
-  pop.style.top = (below + pop.offsetHeight > innerHeight - 8 ? Math.max(8, box.top - pop.offsetHeight - 8) : below) + 'px';
+  pop.style.top =
+    (below + pop.offsetHeight > innerHeight - 8 ? Math.max(8, box.top - pop.offsetHeight - 8) : below) + 'px';
 }
 
 // Icons for the chips inside rendered text.
@@ -90,7 +98,10 @@ function notice(course, text, words) {
   box.className = 'notice';
   box.setAttribute('role', 'status');
   box.append(text);
-  box.insertAdjacentHTML('beforeend', `<button type="button" class="ib" aria-label="${esc(words.close)}">${ICON.close}</button>`);
+  box.insertAdjacentHTML(
+    'beforeend',
+    `<button type="button" class="ib" aria-label="${esc(words.close)}">${ICON.close}</button>`,
+  );
   box.lastElementChild.onclick = () => box.remove();
   course.querySelector('.top').after(box);
 }

@@ -8,20 +8,40 @@
 // `page` has locked(), guess() and changed().
 
 function createSwimlane(root, data, page) {
-  const W = data.words, store = new LanesStore(page.base, data.version, data.slots, data.first);
+  const W = data.words,
+    store = new LanesStore(page.base, data.version, data.slots, data.first);
   root.innerHTML = playerHtml(data);
-  const $ = (selector) => root.querySelector(selector), $$ = (selector) => [...root.querySelectorAll(selector)];
-  const host = page.host, panels = $$('.pan');
+  const $ = (selector) => root.querySelector(selector),
+    $$ = (selector) => [...root.querySelectorAll(selector)];
+  const host = page.host,
+    panels = $$('.pan');
   let S = { mode: 'both', B: 8, t: 0, window: 0, lengths: 'real64', own: '', arrivals: 'all', follow: 'static' };
-  let home = S, drawn = null, error = null, k = null, hot = null;
-  let playing = false, speed = 120, last = 0, carry = 0;
+  let home = S,
+    drawn = null,
+    error = null,
+    k = null,
+    hot = null;
+  let playing = false,
+    speed = 120,
+    last = 0,
+    carry = 0;
 
   // ---- state -----------------------------------------------------------------------------------------------------
   function stateOf(scene) {
-    const mode = scene.mode || 'both', t = scene.step === -1 ? Infinity : scene.step || 0;
+    const mode = scene.mode || 'both',
+      t = scene.step === -1 ? Infinity : scene.step || 0;
     const arrivals = data.arrivals.kinds[scene.arrivals] || scene.arrivals || 'all';
     const follow = mode === 'both' ? (t === Infinity ? 'continuous' : 'static') : mode;
-    return { mode, B: scene.B || 8, t, window: scene.window || 0, lengths: scene.lengths || 'real64', own: '', arrivals, follow };
+    return {
+      mode,
+      B: scene.B || 8,
+      t,
+      window: scene.window || 0,
+      lengths: scene.lengths || 'real64',
+      own: '',
+      arrivals,
+      follow,
+    };
   }
   const shown = () => (S.mode === 'both' ? POLICIES : [S.mode]);
   const followed = () => (S.mode === 'both' ? S.follow : S.mode);
@@ -31,18 +51,25 @@ function createSwimlane(root, data, page) {
 
   // Take the lanes of the state: at once where they are here, else when they come; the old picture fades meanwhile.
   function settle() {
-    const wanted = store.key(spec(), S.B), pair = store.get(spec(), S.B);
+    const wanted = store.key(spec(), S.B),
+      pair = store.get(spec(), S.B);
     if (pair) {
       drawn = pair;
       root.classList.remove('late');
-      store.prefetch(spec(), S.B, () => { host.dataset.kept = store.runs.size; });
+      store.prefetch(spec(), S.B, () => {
+        host.dataset.kept = store.runs.size;
+      });
       return redraw();
     }
     root.classList.add('late');
     redraw();
     return store.load(spec(), S.B).then(
-      () => { if (store.key(spec(), S.B) === wanted) settle(); },
-      (problem) => { if (store.key(spec(), S.B) === wanted) refuse(problem); },
+      () => {
+        if (store.key(spec(), S.B) === wanted) settle();
+      },
+      (problem) => {
+        if (store.key(spec(), S.B) === wanted) refuse(problem);
+      },
     );
   }
 
@@ -84,7 +111,8 @@ function createSwimlane(root, data, page) {
     if (!playing || !root.isConnected) return;
     carry += Math.min(0.1, (now - last) / 1000) * speed;
     last = now;
-    if (!still.matches || carry >= speed / 2) { // reduced motion: jumps of half a second
+    if (!still.matches || carry >= speed / 2) {
+      // reduced motion: jumps of half a second
       S.t = Math.min(span(), S.t + carry);
       carry = 0;
       if (S.t >= span()) return play(false);
@@ -105,7 +133,8 @@ function createSwimlane(root, data, page) {
     const both = S.mode === 'both';
     let total;
     if (narrow()) total = both ? 92 : 130;
-    else if (page.presenting()) total = both ? clamp((innerHeight - 680) / 2, 110, 260) : clamp(innerHeight - 640, 240, 560);
+    else if (page.presenting())
+      total = both ? clamp((innerHeight - 680) / 2, 110, 260) : clamp(innerHeight - 640, 240, 560);
     else total = both ? clamp((innerHeight - 606) / 2, 104, 176) : clamp(innerHeight - 590, 220, 380);
     return Math.max(narrow() ? 2 : 3, total / S.B);
   }
@@ -117,49 +146,103 @@ function createSwimlane(root, data, page) {
     if (!drawn) return;
     const covered = page.locked();
     S.t = covered ? (S.t === Infinity ? Infinity : S.t) : Math.min(S.t, span());
-    const t = covered ? 0 : Math.floor(S.t), window_ = covered ? span() : steps(), height = laneHeight();
+    const t = covered ? 0 : Math.floor(S.t),
+      window_ = covered ? span() : steps(),
+      height = laneHeight();
     for (const panel of panels) drawPanel(panel, covered, t, window_, height);
     const lanes = drawn[followed()];
-    drawAxis($('.axis'), k, window_, covered ? 0 : S.t, W.zero_step, lanes.arrivals.some((a) => a > 0) ? lanes.arrivals : null);
+    drawAxis(
+      $('.axis'),
+      k,
+      window_,
+      covered ? 0 : S.t,
+      W.zero_step,
+      lanes.arrivals.some((a) => a > 0) ? lanes.arrivals : null,
+    );
     drawText(covered, t, lanes);
-    Object.assign(host.dataset, { step: t, b: S.B, mode: S.mode, window: S.window, playing: playing ? '1' : '', ready: '1', workload: S.lengths, arrivals: S.arrivals });
+    Object.assign(host.dataset, {
+      step: t,
+      b: S.B,
+      mode: S.mode,
+      window: S.window,
+      playing: playing ? '1' : '',
+      ready: '1',
+      workload: S.lengths,
+      arrivals: S.arrivals,
+    });
   }
   function drawPanel(panel, covered, t, window_, height) {
-    const policy = panel.dataset.policy, visible = shown().includes(policy), lanes = drawn[policy];
+    const policy = panel.dataset.policy,
+      visible = shown().includes(policy),
+      lanes = drawn[policy];
     panel.classList.toggle('off', !visible);
     if (!visible) return;
-    const part = (selector) => panel.querySelector(selector), canvas = part('canvas'), ended = t >= lanes.span;
+    const part = (selector) => panel.querySelector(selector),
+      canvas = part('canvas'),
+      ended = t >= lanes.span;
     setHtml(part('.pn'), esc(narrow() ? W.mode[policy] : W.policy[policy]));
     panel.classList.toggle('foc', !covered && S.mode === 'both' && S.follow === policy);
     if (covered && policy === shown()[0]) drawLengths(canvas, lanes, k, height * lanes.slots);
     else {
       const done = S.mode === 'both' && t > lanes.span;
       const text = done ? fill(t >= span() ? W.early_end : W.early, { n: number(t - lanes.span) }) : '';
-      drawLanes(canvas, lanes, k, { t: covered ? 0 : Math.min(S.t, lanes.span, window_), steps: window_, laneHeight: (height * S.B) / lanes.slots, numbers: true, hot, finished: done ? { from: lanes.span, to: Math.min(S.t, window_), text } : null });
+      drawLanes(canvas, lanes, k, {
+        t: covered ? 0 : Math.min(S.t, lanes.span, window_),
+        steps: window_,
+        laneHeight: (height * S.B) / lanes.slots,
+        numbers: true,
+        hot,
+        finished: done ? { from: lanes.span, to: Math.min(S.t, window_), text } : null,
+      });
       if (S.mode === 'both' && !covered && ended) playhead(canvas, lanes, window_, height);
     }
-    let meta;
-    if (covered) meta = esc(fill(policy === shown()[0] ? W.before_static : W.before_queue, { n: lanes.requests, B: lanes.slots }));
-    else if (ended) meta = esc(fill(W.total, { steps: number(lanes.steps) })) + `<span class="x">${esc(fill(W.total_cells, { cells: number(lanes.useful_cells) }))}</span>`;
-    else meta = `<b>${t ? writingAt(lanes, t - 1) : 0}</b> / ${lanes.slots} ${esc(W.writing)}<span class="x"> · ${esc(fill(W.queued, { n: t ? valueAt(lanes.waiting, t - 1) : lanes.requests }))}</span>`;
-    setHtml(part('.pm'), meta);
+    setHtml(part('.pm'), metaHtml(covered, ended, policy, t, lanes));
     setHtml(part('.big'), covered ? '<span class="dim">?</span>' : `${percent(lanes.utilisation)}<small>%</small>`);
     const guess = page.guess(policy, S.B, S.lengths === 'real64' && S.arrivals === 'all');
     part('.gs').hidden = covered || guess === null;
     setHtml(part('.gs'), guess === null ? '' : esc(fill(W.your_guess, { g: guess })));
-    part('.chip').dataset.src = esc(covered ? W.guess_first : fill(W.utilisation_note, { useful: number(lanes.useful_cells), B: lanes.slots, steps: number(lanes.steps) }));
-    Object.assign(panel.dataset, covered ? { steps: '', utilisation: '' } : { steps: lanes.steps, utilisation: percent(lanes.utilisation) });
-    if (!playing) canvas.setAttribute('aria-label', covered ? `${W.policy[policy]}: ${W.guess_first}` : `${W.policy[policy]}, B = ${lanes.slots}: ${fill(W.total, { steps: number(lanes.steps) })}${fill(W.total_cells, { cells: number(lanes.useful_cells) })}, ${percent(lanes.utilisation)}%`);
+    part('.chip').dataset.src = esc(
+      covered
+        ? W.guess_first
+        : fill(W.utilisation_note, { useful: number(lanes.useful_cells), B: lanes.slots, steps: number(lanes.steps) }),
+    );
+    Object.assign(
+      panel.dataset,
+      covered ? { steps: '', utilisation: '' } : { steps: lanes.steps, utilisation: percent(lanes.utilisation) },
+    );
+    if (!playing) canvas.setAttribute('aria-label', describe(covered, policy, lanes));
+  }
+  // What stands beside a panel's name: who writes and who waits now, or the whole run once it is over.
+  function metaHtml(covered, ended, policy, t, lanes) {
+    const first = policy === shown()[0];
+    if (covered) return esc(fill(first ? W.before_static : W.before_queue, { n: lanes.requests, B: lanes.slots }));
+    if (ended) {
+      const cells = fill(W.total_cells, { cells: number(lanes.useful_cells) });
+      return `${esc(fill(W.total, { steps: number(lanes.steps) }))}<span class="x">${esc(cells)}</span>`;
+    }
+    const queued = fill(W.queued, { n: t ? valueAt(lanes.waiting, t - 1) : lanes.requests });
+    return `<b>${t ? writingAt(lanes, t - 1) : 0}</b> / ${lanes.slots} ${esc(W.writing)}<span class="x"> · ${esc(queued)}</span>`;
+  }
+  function describe(covered, policy, lanes) {
+    if (covered) return `${W.policy[policy]}: ${W.guess_first}`;
+    const steps = fill(W.total, { steps: number(lanes.steps) }),
+      cells = fill(W.total_cells, { cells: number(lanes.useful_cells) });
+    return `${W.policy[policy]}, B = ${lanes.slots}: ${steps}${cells}, ${percent(lanes.utilisation)}%`;
   }
   // The common playhead goes on through the lanes of the policy that is done.
   function playhead(canvas, lanes, window_, height) {
-    const g = canvas.getContext('2d'), x = Math.min(timeScale(k, canvas.clientWidth, window_)(S.t), canvas.clientWidth - 1);
+    const g = canvas.getContext('2d'),
+      x = Math.min(timeScale(k, canvas.clientWidth, window_)(S.t), canvas.clientWidth - 1);
     g.fillStyle = k.ink;
     g.fillRect(x - k.head / 2, 0, k.head, height * S.B);
   }
   function drawText(covered, t, lanes) {
-    const policy = W.mode[followed()], first = lanes.slots > 8 ? ` · ${esc(W.first_eight)}` : '';
-    setHtml($('.st'), covered ? esc(W.guess_first) : fill(esc(W.step_of), { t: `<b>${number(t)}</b>`, T: number(span()) }));
+    const policy = W.mode[followed()],
+      first = lanes.slots > 8 ? ` · ${esc(W.first_eight)}` : '';
+    setHtml(
+      $('.st'),
+      covered ? esc(W.guess_first) : fill(esc(W.step_of), { t: `<b>${number(t)}</b>`, T: number(span()) }),
+    );
     $('.pl').classList.toggle('off', covered);
     setHtml($('.pl'), playing ? ICON.pause : ICON.play);
     $('.pl').setAttribute('aria-label', playing ? W.pause : W.play);
@@ -172,20 +255,34 @@ function createSwimlane(root, data, page) {
     $('.other').hidden = !lanes.other;
     if (!page.presenting()) {
       const [from, to] = drawLens($('.lens canvas'), lanes, k, t, covered);
-      setHtml($('.lens h3'), covered || !t ? esc(W.lens) + first : `${esc(W.lens)} · <b>${esc(policy)}</b> · ${esc(fill(W.steps_range, { a: number(from), b: number(to) }))}${first}`);
+      const range = esc(fill(W.steps_range, { a: number(from), b: number(to) }));
+      setHtml(
+        $('.lens h3'),
+        covered || !t ? esc(W.lens) + first : `${esc(W.lens)} · <b>${esc(policy)}</b> · ${range}${first}`,
+      );
       $('.lens canvas').setAttribute('aria-label', $('.lens h3').textContent);
     }
     setHtml($('.whose'), `${esc(W.log)} · <b>${esc(policy)}</b>`);
-    setHtml($('.log'), covered ? `<li class="none">${esc(W.log_empty)}</li>` : logHtml(lanes, t, page.presenting() ? 4 : 5, W));
+    setHtml(
+      $('.log'),
+      covered ? `<li class="none">${esc(W.log_empty)}</li>` : logHtml(lanes, t, page.presenting() ? 4 : 5, W),
+    );
     controls.show(spec(), error);
     controls.facts(lanes);
-    if ($('.twin').open && !playing) setHtml($('.twin .scroll'), covered ? esc(W.guess_first) : twinHtml(drawn, shown(), followed(), t, W));
+    if ($('.twin').open && !playing)
+      setHtml($('.twin .scroll'), covered ? esc(W.guess_first) : twinHtml(drawn, shown(), followed(), t, W));
   }
 
   // ---- controls --------------------------------------------------------------------------------------------------
   $('.pl').onclick = () => (page.locked() ? page.askGuess() : play(!playing));
   $('.next').onclick = () => drawn && jump(Math.floor(S.t) + 1);
-  $('.reset').onclick = () => { play(false); error = null; S = { ...home }; settle(); page.changed(); };
+  $('.reset').onclick = () => {
+    play(false);
+    error = null;
+    S = { ...home };
+    settle();
+    page.changed();
+  };
   $('.link').onclick = () => copyLink($('.link span'), W, page.changed);
   for (const button of $$('.modes button')) {
     button.onclick = () => {
@@ -198,10 +295,20 @@ function createSwimlane(root, data, page) {
       page.changed();
     };
   }
-  for (const button of $$('.speeds button')) button.onclick = () => { speed = +button.dataset.speed; redraw(); };
-  for (const panel of panels) panel.querySelector('.pn').onclick = () => { S.follow = panel.dataset.policy; redraw(); page.changed(); };
+  for (const button of $$('.speeds button'))
+    button.onclick = () => {
+      speed = +button.dataset.speed;
+      redraw();
+    };
+  for (const panel of panels)
+    panel.querySelector('.pn').onclick = () => {
+      S.follow = panel.dataset.policy;
+      redraw();
+      page.changed();
+    };
   $('.slots').oninput = (event) => {
-    const began = performance.now(), end = drawn && S.t >= span();
+    const began = performance.now(),
+      end = drawn && S.t >= span();
     S.B = data.slots[+event.target.value];
     if (end) S.t = Infinity;
     settle();
@@ -211,17 +318,36 @@ function createSwimlane(root, data, page) {
   $('.twin').ontoggle = redraw;
   for (const canvas of [...$$('.pan canvas'), $('.axis')]) {
     const scrub = (event) => drawn && jump(stepAt(k, canvas, steps(), event.clientX));
-    canvas.onpointerdown = (event) => { canvas.setPointerCapture(event.pointerId); scrub(event); };
-    canvas.onpointermove = (event) => { if (event.buttons) scrub(event); else if (canvas !== $('.axis')) hover(canvas, event); };
-    canvas.onpointerleave = () => { canvas.title = ''; point(null); };
+    canvas.onpointerdown = (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      scrub(event);
+    };
+    canvas.onpointermove = (event) => {
+      if (event.buttons) scrub(event);
+      else if (canvas !== $('.axis')) hover(canvas, event);
+    };
+    canvas.onpointerleave = () => {
+      canvas.title = '';
+      point(null);
+    };
   }
   function hover(canvas, event) {
     if (!drawn || page.locked() || playing) return;
-    const lanes = drawn[canvas.closest('.pan').dataset.policy], box = canvas.getBoundingClientRect();
-    const step = Math.floor(stepAt(k, canvas, steps(), event.clientX)), slot = Math.floor(((event.clientY - box.top) / box.height) * lanes.slots);
+    const lanes = drawn[canvas.closest('.pan').dataset.policy],
+      box = canvas.getBoundingClientRect();
+    const step = Math.floor(stepAt(k, canvas, steps(), event.clientX)),
+      slot = Math.floor(((event.clientY - box.top) / box.height) * lanes.slots);
     const cell = lanes.rows[slot] && step < S.t ? cellAt(lanes, slot, step) : null;
     const request = cell && !cell.empty ? cell.request : null;
-    canvas.title = request === null ? '' : fill(W.tip, { n: request + 1, length: number(lanes.lengths[request]), a: number(cell.start + 1), b: number(cell.end) });
+    canvas.title =
+      request === null
+        ? ''
+        : fill(W.tip, {
+            n: request + 1,
+            length: number(lanes.lengths[request]),
+            a: number(cell.start + 1),
+            b: number(cell.end),
+          });
     point(request);
   }
   function point(request) {
@@ -245,28 +371,43 @@ function createSwimlane(root, data, page) {
       home = { ...S };
       S.mode = reader.oneOf('mode', MODES) ?? S.mode;
       const B = reader.whole('B', 1, 64);
-      if (B !== null && data.slots.includes(B)) S.B = B; else if (B !== null) reader.refuse('B');
-      const step = reader.whole('step', 0, 9999999), log = reader.oneOf('log', POLICIES);
+      if (B !== null && data.slots.includes(B)) S.B = B;
+      else if (B !== null) reader.refuse('B');
+      const step = reader.whole('step', 0, 9999999),
+        log = reader.oneOf('log', POLICIES);
       const [window_, lengths] = [reader.whole('window', 0, 9999999), reader.oneOf('lengths', data.lengths)];
       S.t = step ?? S.t;
       S.window = window_ ?? S.window;
       S.lengths = lengths ?? S.lengths;
-      S.follow = S.mode === 'both' ? log ?? S.follow : S.mode;
+      S.follow = S.mode === 'both' ? (log ?? S.follow) : S.mode;
       const own = reader.shaped('own', /^[\d\s,，、;；+-]*$/, 20000);
       if (S.lengths === 'own' && own !== null) S.own = own;
       else if (S.lengths === 'own') S.lengths = 'real64';
       const arrivals = reader.shaped('arrivals', /^(all|poisson:[\d.]+|bursts:\d+:\d+)$/, 40);
-      const [kind, a, b] = (arrivals || '').split(':'), { rates, sizes, gaps } = data.arrivals;
-      if (kind === 'all' || (kind === 'poisson' && rates.includes(a)) || (kind === 'bursts' && sizes.includes(a) && gaps.includes(b))) S.arrivals = arrivals;
+      const [kind, a, b] = (arrivals || '').split(':'),
+        { rates, sizes, gaps } = data.arrivals;
+      if (
+        kind === 'all' ||
+        (kind === 'poisson' && rates.includes(a)) ||
+        (kind === 'bursts' && sizes.includes(a) && gaps.includes(b))
+      )
+        S.arrivals = arrivals;
       else if (arrivals !== null) reader.refuse('arrivals');
       settle();
     },
     params(state) {
-      const base = stateOf(state), end = drawn && S.t >= span(), now = end && base.t === Infinity ? Infinity : Math.floor(S.t);
+      const base = stateOf(state),
+        end = drawn && S.t >= span(),
+        now = end && base.t === Infinity ? Infinity : Math.floor(S.t);
       const beside = (key, value = S[key]) => (value === base[key] ? null : value);
       return {
-        mode: beside('mode'), B: beside('B'), step: page.locked() || now === base.t ? null : now === Infinity ? null : now, window: beside('window'),
-        lengths: beside('lengths'), own: S.lengths === 'own' ? S.own : null, arrivals: beside('arrivals'),
+        mode: beside('mode'),
+        B: beside('B'),
+        step: page.locked() || now === base.t ? null : now === Infinity ? null : now,
+        window: beside('window'),
+        lengths: beside('lengths'),
+        own: S.lengths === 'own' ? S.own : null,
+        arrivals: beside('arrivals'),
         log: S.mode === 'both' && S.follow !== base.follow ? S.follow : null,
       };
     },
@@ -278,8 +419,13 @@ function createSwimlane(root, data, page) {
     point,
     toggle: () => play(!playing),
     step: (n) => drawn && jump(Math.floor(S.t) + n),
-    get busy() { return playing; },
-    stop() { playing = false; store.sweep++; },
+    get busy() {
+      return playing;
+    },
+    stop() {
+      playing = false;
+      store.sweep++;
+    },
   };
 }
 
@@ -298,5 +444,7 @@ async function copyLink(label, W, save) {
     copied = false; // no permission, or no secure context: the address bar holds the same
   }
   label.textContent = copied ? W.copied : W.copy_bar;
-  setTimeout(() => { label.textContent = W.link; }, 1800);
+  setTimeout(() => {
+    label.textContent = W.link;
+  }, 1800);
 }
