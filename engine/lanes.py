@@ -6,6 +6,7 @@ JSON-ready, run-length coded, and all a page needs: it draws and adds nothing. S
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 from engine.plan import Code
@@ -83,11 +84,20 @@ def _segments(trace: Trace, owner: list[int]) -> tuple[list[list[int]], int]:
 
 def _idle(trace: Trace, segments: list[list[int]], slots: int, span: int) -> list[list[int]]:
     """The cells nobody sat in, by reason."""
-    reasons = [EARLY] * span  # steps that were skipped: nobody was there
+    reasons = [EARLY] * span
     last_arrival = max((r["arrival"] for r in trace.requests), default=0)
     steps = trace.steps
     for step, start, waiting in zip(steps["step"], steps["start"], steps["waiting"], strict=True):
         reasons[step] = IDLE if waiting else TAIL if start >= last_arrival else EARLY
+    ran = set(steps["step"])
+    gone = {e[3] for e in trace.events if e[2] in (Code.TOO_BIG, Code.ABORTED)}
+    entry = {request: start for _, start, _, request, _ in reversed(segments)}
+    stays = [  # from its arrival until its first step, a request waits
+        (math.ceil(r["arrival"]), entry.get(i, span)) for i, r in enumerate(trace.requests) if i not in gone
+    ]
+    for step in range(span):
+        if step not in ran and any(arrived <= step < entered for arrived, entered in stays):
+            reasons[step] = IDLE  # static batching: somebody is there, the batch is not full
     by_slot: list[list[tuple[int, int]]] = [[] for _ in range(slots)]
     for slot, start, length, *_ in segments:
         by_slot[slot].append((start, start + length))

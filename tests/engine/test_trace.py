@@ -115,6 +115,13 @@ def test_lanes_know_why_a_slot_is_empty():
     assert lanes["idle"] == [0, 3, 6, 2]
 
 
+def test_a_static_gap_in_which_somebody_waits_is_idle():
+    workload = from_lengths([1, 1]).with_bursts(1, 6)
+    lanes = simulate(workload, slots=2, policy="static").trace.lanes()
+    assert lanes["span"] == 7
+    assert lanes["idle"] == [0, 0, 6, 0, 1, 0, 6, 0]
+
+
 def test_csv_and_chrome_exports():
     engine, _ = busy_engine(FakeRunner())
     rows = list(csv.DictReader(io.StringIO(to_csv(engine.trace))))
