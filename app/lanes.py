@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.simulate import simulate
-from engine.workload import Workload, from_lengths, one_long, real64, uniform
+from engine.workload import Workload, from_lengths, one_long, real64, split_list, uniform
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "lanes"
@@ -91,7 +91,7 @@ class Spec:
 
 def parse_own(text: str) -> tuple[int, ...]:
     """Whole numbers set apart by commas, semicolons, blanks or line breaks; SpecError says which one is wrong."""
-    words = [word for word in re.split(r"[\s,，、;；]+", text[:20_000]) if word]
+    words = split_list(text[:20_000])
     if not words:
         raise SpecError("own_empty")
     if len(words) > MAX_REQUESTS:

@@ -238,7 +238,7 @@ class Engine:
         start = self.clock.now
         sampled = self.runner.run(plan)
         self.clock.advance(plan)
-        slots = {seq.id: seq.slot for seq in self.scheduler.running}
+        slots = {} if self.trace is None else {seq.id: seq.slot for seq in self.scheduler.running}
         finished = tuple(self.scheduler.commit(plan, sampled, self.clock.now))
         self.last_plan = plan
         self._metrics.count(usage, len(plan.sampling), waiting > 0)

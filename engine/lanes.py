@@ -38,6 +38,7 @@ def lanes(trace: Trace) -> dict[str, Any]:
     request_of = {r["id"]: i for i, r in enumerate(trace.requests)}
     owner = [request_of[seq_id.rpartition("/")[0]] for seq_id in trace.sequences]
     segments, useful = _segments(trace, owner)
+    running, waiting = _counts(trace, owner, span)
     number = len(steps["step"])
     return {
         "policy": trace.config["policy"],
@@ -50,9 +51,9 @@ def lanes(trace: Trace) -> dict[str, Any]:
         "lengths": [r["output_len"] or r["params"]["max_tokens"] for r in trace.requests],
         "arrivals": [r["arrival"] for r in trace.requests],
         "segs": [value for segment in segments for value in segment],
-        "idle": [value for gap in _idle(trace, segments, slots, span) for value in gap],
-        "running": _changes(steps["step"], steps["rows"]),
-        "waiting": _changes(steps["step"], steps["waiting"]),
+        "idle": [value for gap in _idle(trace, segments, waiting, slots) for value in gap],
+        "running": _changes(running),
+        "waiting": _changes(waiting),
         "log": _log(trace, owner),
     }
 
@@ -82,22 +83,33 @@ def _segments(trace: Trace, owner: list[int]) -> tuple[list[list[int]], int]:
     return segments, useful
 
 
-def _idle(trace: Trace, segments: list[list[int]], slots: int, span: int) -> list[list[int]]:
+def _counts(trace: Trace, owner: list[int], span: int) -> tuple[list[int], list[int]]:
+    """Sequences running and waiting at every step, skipped ones included.
+
+    A step is skipped while nothing can run (static batching that waits for a full batch, or nobody is there); nobody
+    leaves the queue meanwhile, so it has whoever waited before and whoever came since.
+    """
+    gone = {owner[event[3]] for event in trace.events if event[2] in (Code.TOO_BIG, Code.ABORTED)}
+    running, waiting, ran = [0] * span, [0] * span, [False] * span
+    for i, request in enumerate(trace.requests):
+        if i not in gone and request["arrival"] <= span - 1:
+            waiting[math.ceil(request["arrival"])] += 1  # whoever comes at this step; made a total below
+    for step, rows, still in zip(*(trace.steps[name] for name in ("step", "rows", "waiting")), strict=True):
+        running[step], waiting[step], ran[step] = rows, still, True
+    for step in range(1, span):
+        if not ran[step]:
+            waiting[step] += waiting[step - 1]
+    return running, waiting
+
+
+def _idle(trace: Trace, segments: list[list[int]], waiting: list[int], slots: int) -> list[list[int]]:
     """The cells nobody sat in, by reason."""
-    reasons = [EARLY] * span
+    span = len(waiting)
     last_arrival = max((r["arrival"] for r in trace.requests), default=0)
-    steps = trace.steps
-    for step, start, waiting in zip(steps["step"], steps["start"], steps["waiting"], strict=True):
-        reasons[step] = IDLE if waiting else TAIL if start >= last_arrival else EARLY
-    ran = set(steps["step"])
-    gone = {e[3] for e in trace.events if e[2] in (Code.TOO_BIG, Code.ABORTED)}
-    entry = {request: start for _, start, _, request, _ in reversed(segments)}
-    stays = [  # from its arrival until its first step, a request waits
-        (math.ceil(r["arrival"]), entry.get(i, span)) for i, r in enumerate(trace.requests) if i not in gone
-    ]
-    for step in range(span):
-        if step not in ran and any(arrived <= step < entered for arrived, entered in stays):
-            reasons[step] = IDLE  # static batching: somebody is there, the batch is not full
+    reasons = [IDLE if count else EARLY for count in waiting]
+    for step, start in zip(trace.steps["step"], trace.steps["start"], strict=True):
+        if not waiting[step] and start >= last_arrival:
+            reasons[step] = TAIL
     by_slot: list[list[tuple[int, int]]] = [[] for _ in range(slots)]
     for slot, start, length, *_ in segments:
         by_slot[slot].append((start, start + length))
@@ -112,13 +124,9 @@ def _idle(trace: Trace, segments: list[list[int]], slots: int, span: int) -> lis
     return gaps
 
 
-def _changes(steps: list[int], values: list[int]) -> list[list[int]]:
+def _changes(values: list[int]) -> list[list[int]]:
     """[step, value] wherever the value changes."""
-    points: list[list[int]] = []
-    for step, value in zip(steps, values, strict=True):
-        if not points or points[-1][1] != value:
-            points.append([step, value])
-    return points
+    return [[step, value] for step, value in enumerate(values) if step == 0 or values[step - 1] != value]
 
 
 def _log(trace: Trace, owner: list[int]) -> list[list[Any]]:

@@ -10,7 +10,7 @@ from engine.clock import make_clock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.errors import CapacityError
-from engine.kv import blocks_for
+from engine.kv import blocks_for, make_kv_manager
 from engine.metrics import latencies
 from engine.request import Request
 from engine.trace import Trace
@@ -84,8 +84,6 @@ def simulate(
 
 def largest_demand(requests: list[Request], config: EngineConfig) -> int:
     """Blocks of the request that needs most, leaving out those the model's limit refuses anyway; at least 1."""
-    from engine.kv import make_kv_manager
-
     kv, limit = make_kv_manager(config), config.max_model_len
     fitting = [r for r in requests if limit is None or r.prompt_len + r.params.max_tokens <= limit]
     return max((kv.demand(r) for r in fitting), default=blocks_for(1, config.block_size))

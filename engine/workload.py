@@ -143,11 +143,15 @@ def from_lengths(lengths: Sequence[object], name: str = "own") -> Workload:
     return Workload(tuple(_item({"output_tokens": n}, i) for i, n in enumerate(lengths, 1)), name)
 
 
+def split_list(text: str) -> list[str]:
+    """The entries of a list as a person types it, set apart by commas, semicolons, blanks or line breaks."""
+    return [word for word in re.split(r"[\s,，、;；]+", text) if word]
+
+
 def from_text(text: str) -> Workload:
     """A list as a person types it: whole numbers set apart by commas, spaces or line breaks."""
-    words = [word for word in re.split(r"[\s,，、;；]+", text) if word]
     lengths = []
-    for i, word in enumerate(words, 1):
+    for i, word in enumerate(split_list(text), 1):
         if not re.fullmatch(r"[+-]?\d{1,18}", word, re.ASCII):
             shown = word if len(word) <= 20 else word[:20] + "…"
             raise ValidationError(f"length {i} is {shown!r}: write whole numbers only, such as 12, 40, 7")

@@ -6,6 +6,14 @@ from dataclasses import replace
 
 from engine import CountingRunner, Engine, EngineConfig, FakeRunner, Request, SamplingParams
 
+PUBLISHED = [
+    ("static", 8, 2116, 0.5871),
+    ("continuous", 8, 1335, 0.9306),
+    ("static", 16, 1258, 0.4938),
+    ("continuous", 16, 790, 0.7863),
+]
+"""Policy, B, steps and utilisation on the 64 real lengths, as published."""
+
 
 def make_request(prompt=4, max_tokens=4, **fields) -> Request:
     """A request of `prompt` tokens (a count, or the tokens themselves)."""

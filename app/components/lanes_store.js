@@ -32,10 +32,6 @@ function valueAt(points, step) {
   return value;
 }
 
-// Who writes during a step: a look-up, since steps that were skipped have no change point.
-const writingAt = (lanes, step) =>
-  lanes.rows.reduce((n, row) => n + (row.some((c) => !c.empty && c.start <= step && step < c.end) ? 1 : 0), 0);
-
 class LanesStore {
   // first: what Python sent along; offered: the numbers of slots; version: changes with the engine's source.
   constructor(base, version, offered, first) {

@@ -221,7 +221,7 @@ function createSwimlane(root, data, page) {
       return `${esc(fill(W.total, { steps: number(lanes.steps) }))}<span class="x">${esc(cells)}</span>`;
     }
     const queued = fill(W.queued, { n: t ? valueAt(lanes.waiting, t - 1) : lanes.requests });
-    return `<b>${t ? writingAt(lanes, t - 1) : 0}</b> / ${lanes.slots} ${esc(W.writing)}<span class="x"> · ${esc(queued)}</span>`;
+    return `<b>${t ? valueAt(lanes.running, t - 1) : 0}</b> / ${lanes.slots} ${esc(W.writing)}<span class="x"> · ${esc(queued)}</span>`;
   }
   function describe(covered, policy, lanes) {
     if (covered) return `${W.policy[policy]}: ${W.guess_first}`;

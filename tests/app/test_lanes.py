@@ -11,6 +11,7 @@ from app import lanes
 from app.lanes import Spec, SpecError, parse_own
 from app.routes import answer
 from lessons.words import words
+from tests.factories import PUBLISHED
 
 
 def body_of(query: dict[str, str]) -> tuple[int, dict]:
@@ -18,16 +19,8 @@ def body_of(query: dict[str, str]) -> tuple[int, dict]:
     return status, json.loads(gzip.decompress(body))
 
 
-@pytest.mark.parametrize(
-    ("slots", "policy", "steps", "utilisation"),
-    [
-        (8, "static", 2116, 0.5871),
-        (8, "continuous", 1335, 0.9306),
-        (16, "static", 1258, 0.4938),
-        (16, "continuous", 790, 0.7863),
-    ],
-)
-def test_published_figures(slots, policy, steps, utilisation):
+@pytest.mark.parametrize(("policy", "slots", "steps", "utilisation"), PUBLISHED)
+def test_published_figures(policy, slots, steps, utilisation):
     run = lanes.lanes(Spec(), slots)[policy]
     assert run["steps"] == steps
     assert run["utilisation"] == pytest.approx(utilisation, abs=5e-5)

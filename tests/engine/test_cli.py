@@ -8,6 +8,7 @@ import pytest
 
 from engine import Trace
 from engine.cli import main
+from tests.factories import PUBLISHED
 
 
 def run(capsys, *argv):
@@ -18,12 +19,7 @@ def run(capsys, *argv):
 
 @pytest.mark.parametrize(
     ("policy", "slots", "steps", "utilisation"),
-    [
-        ("static", 8, 2116, 0.5871),
-        ("continuous", 8, 1335, 0.9306),
-        ("static", 16, 1258, 0.4938),
-        ("continuous", 16, 790, 0.7863),
-    ],
+    PUBLISHED,
 )
 def test_published_figures(capsys, policy, slots, steps, utilisation):
     argv = ("--workload", "real64", "--policy", policy, "--slots", str(slots), "--json")

@@ -4,7 +4,7 @@ import pytest
 
 from engine import Engine, EngineConfig, Request, SamplingParams, Status, StepClock, ValidationError
 from engine.workload import real64
-from tests.factories import codes, make_counting_engine, make_engine, make_request, run_checked
+from tests.factories import PUBLISHED, codes, make_counting_engine, make_engine, make_request, run_checked
 
 
 def test_a_reply_of_l_tokens_takes_l_steps_and_p_plus_l_minus_1_kv():
@@ -171,12 +171,7 @@ def test_a_bad_submit_leaves_no_trace():
 
 @pytest.mark.parametrize(
     ("policy", "slots", "steps", "utilisation"),
-    [
-        ("static", 8, 2116, 0.5871),
-        ("continuous", 8, 1335, 0.9306),
-        ("static", 16, 1258, 0.4938),
-        ("continuous", 16, 790, 0.7863),
-    ],
+    PUBLISHED,
 )
 def test_published_figures(policy, slots, steps, utilisation):
     config = EngineConfig(num_blocks=1000, max_num_seqs=slots, policy=policy)

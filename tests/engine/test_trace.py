@@ -120,6 +120,8 @@ def test_a_static_gap_in_which_somebody_waits_is_idle():
     lanes = simulate(workload, slots=2, policy="static").trace.lanes()
     assert lanes["span"] == 7
     assert lanes["idle"] == [0, 0, 6, 0, 1, 0, 6, 0]
+    assert lanes["waiting"] == [[0, 1], [6, 0]]
+    assert lanes["running"] == [[0, 0], [6, 2]]
 
 
 def test_csv_and_chrome_exports():
