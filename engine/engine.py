@@ -9,7 +9,7 @@ numbers. Everything a page shows is read off the `StepRecord`s this makes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.check import check_engine
@@ -20,7 +20,7 @@ from engine.kv import make_kv_manager
 from engine.metrics import Metrics
 from engine.plan import Code, Decision, StepPlan
 from engine.request import Request, RequestState, Sequence, Status
-from engine.runner import CountingRunner, Runner
+from engine.runner import CountingRunner, Limits, Runner, Sampled
 from engine.scheduler import Scheduler
 from engine.trace import Trace
 from engine.usage import Usage
@@ -114,12 +114,14 @@ class Engine:
         request_id = request.request_id or self._new_id()
         if request_id in self.requests:
             raise ValidationError(f"request id {request_id!r} is taken")
+        limits: Limits = getattr(self.runner, "limits", Limits())
+        self._require_known_tokens(request, limits.vocab_size)
         self._submitted += 1
         state = RequestState(request_id, request, [Sequence(request, request_id)], max(request.arrival, self.clock.now))
         self.requests[request_id] = state
         if self.trace is not None:
             self.trace.add_request(state)
-        too_big = self._too_big(request)
+        too_big = self._too_big(request, limits.max_model_len)
         if too_big is not None:
             message, detail = too_big
             seq = state.sequences[0]
@@ -135,6 +137,10 @@ class Engine:
         Returns:
             its record; a record with an empty plan if work is left but nothing can run now (not counted as a step);
             None when nothing is left.
+
+        Raises:
+            Exception: whatever the runner raised. The requests of that plan are over, finish reason "error", their
+                blocks are back, and the next call goes on with the others.
         """
         while True:
             self._receive()
@@ -236,7 +242,7 @@ class Engine:
     def _execute(self, plan: StepPlan) -> StepRecord:
         usage, waiting = self._usage(plan), len(self.scheduler.waiting)
         start = self.clock.now
-        sampled = self.runner.run(plan)
+        sampled = self._run(plan)
         self.clock.advance(plan)
         slots = {} if self.trace is None else {seq.id: seq.slot for seq in self.scheduler.running}
         finished = tuple(self.scheduler.commit(plan, sampled, self.clock.now))
@@ -247,6 +253,20 @@ class Engine:
             self.trace.add_step(record, sampled, slots, self.scheduler.waiting.journal)
         self.scheduler.waiting.journal.clear()
         return record
+
+    def _run(self, plan: StepPlan) -> Mapping[str, Sampled]:
+        """Let the runner execute the plan. If it fails, everybody planned ends here: their KV is in doubt."""
+        try:
+            sampled = self.runner.run(plan)
+            missing = [seq_id for seq_id in plan.sampling if seq_id not in sampled]
+            if missing:
+                raise InvariantError(f"the runner gave no token for {', '.join(missing)}")
+        except BaseException:
+            for seq in [seq for seq in self.scheduler.running if seq.id in plan.num_scheduled_tokens]:
+                self._end(seq, Status.ABORTED, "error")
+                self._note(Code.ABORTED, seq, {"reason": "error"})
+            raise
+        return sampled
 
     def _take_events(self) -> tuple[Decision, ...]:
         events = tuple(self._pending_events)
@@ -284,14 +304,23 @@ class Engine:
             number += 1
         return str(number)
 
-    def _too_big(self, request: Request) -> tuple[str, dict[str, object]] | None:
+    @staticmethod
+    def _require_known_tokens(request: Request, vocab_size: int | None) -> None:
+        ids = (*request.prompt_token_ids, *request.params.stop_token_ids)
+        if vocab_size is not None and max(ids) >= vocab_size:
+            raise ValidationError(
+                f"token id {max(ids)} is unknown: the model's vocabulary has {vocab_size} ids, 0 to {vocab_size - 1}"
+            )
+
+    def _too_big(self, request: Request, model_limit: int | None) -> tuple[str, dict[str, object]] | None:
         """Why the request can never run, None if it can."""
-        limit = self.config.max_model_len
+        limit = min((n for n in (self.config.max_model_len, model_limit) if n is not None), default=None)
         total = request.prompt_len + request.params.max_tokens
         if limit is not None and total > limit:
+            whose = "max_model_len is" if limit == self.config.max_model_len else "the model's context is"
             return (
                 f"prompt {request.prompt_len} + max_tokens {request.params.max_tokens} = {total} tokens, but "
-                f"max_model_len is {limit}: shorten the prompt or the reply",
+                f"{whose} {limit}: shorten the prompt or the reply",
                 {"needed": total, "limit": limit, "rule": "max_model_len"},
             )
         demand = self.kv.demand(request)

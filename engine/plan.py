@@ -49,7 +49,7 @@ class Decision:
             ADMITTED, RESUMED {slot, tokens, blocks}; FINISHED {reason, tokens, slot}; WAIT_BATCH {running, waiting};
             SLOTS {slots}; BUDGET {budget}; NO_BLOCKS {needed, free}; WATERMARK {needed, free, watermark};
             NO_RUN {largest_run, needed, free}, all in blocks; PREEMPTED_BY {by, tokens_lost}; TOO_BIG {needed, limit,
-            rule}. Slots count from 0.
+            rule}; ABORTED {reason: "error"} if the runner failed, else nothing. Slots count from 0.
     """
 
     code: Code

@@ -13,14 +13,33 @@ if TYPE_CHECKING:
 
 
 class Sampled(NamedTuple):
-    """A row's result: the token and its natural log-probability."""
+    """A row's result.
+
+    Attributes:
+        token_id: the token.
+        logprob: its natural log-probability under the model, before temperature and truncation.
+        is_eos: the model's vocabulary says that a text ends with it.
+    """
 
     token_id: int
     logprob: float = 0.0
+    is_eos: bool = False
+
+
+class Limits(NamedTuple):
+    """What a runner can compute at all; a runner that has `limits` is asked for them at `submit`.
+
+    Attributes:
+        vocab_size: token ids run from 0 to vocab_size − 1; None: any.
+        max_model_len: positions of the model, prompt and reply together; None: any.
+    """
+
+    vocab_size: int | None = None
+    max_model_len: int | None = None
 
 
 class Runner(Protocol):
-    """Executes plans."""
+    """Executes plans. It may have an attribute `limits: Limits`; without it everything is accepted."""
 
     def run(self, plan: StepPlan) -> Mapping[str, Sampled]:
         """Compute the scheduled tokens and sample where the plan says so: {sequence id: result}."""

@@ -116,10 +116,10 @@ class Scheduler:
                 continue
             seq.num_computed_tokens += num_tokens
             if seq.id in plan.sampling:
-                token = sampled[seq.id].token_id
-                seq.token_ids.append(token)
+                result = sampled[seq.id]
+                seq.token_ids.append(result.token_id)
                 seq.output_times.append(time)
-                reason = self._finish_reason(seq, token)
+                reason = self._finish_reason(seq, result)
                 if reason is not None:
                     slot = seq.slot
                     self.end(seq, Status.FINISHED, reason)
@@ -176,10 +176,10 @@ class Scheduler:
         self.waiting.push_front(victim)
 
     @staticmethod
-    def _finish_reason(seq: Sequence, token: int) -> str | None:
+    def _finish_reason(seq: Sequence, result: Sampled) -> str | None:
         """Why the reply ends with this token, None if it goes on."""
         params = seq.request.params
-        if token in params.stop_token_ids:
+        if result.token_id in params.stop_token_ids or (result.is_eos and not params.ignore_eos):
             return "stop"
         if seq.num_output_tokens >= params.max_tokens:
             return "length"
