@@ -8,13 +8,13 @@ from engine.clock import RooflineClock, StepClock, WallClock
 from engine.config import EngineConfig
 from engine.contiguous import ContiguousKV
 from engine.engine import Engine, StepRecord
-from engine.errors import CapacityError, EngineError, InvariantError, ValidationError
+from engine.errors import CapacityError, EngineError, InvariantError, ModelError, ValidationError
 from engine.fake_runner import FakeRunner
 from engine.paged import PagedKV
 from engine.plan import Code, Decision, StepPlan
 from engine.pool import BlockPool
 from engine.request import Request, RequestState, SamplingParams, Sequence, Status
-from engine.runner import CountingRunner, Runner, Sampled
+from engine.runner import CountingRunner, Limits, Runner, Sampled
 from engine.scheduler import Scheduler
 from engine.trace import Trace
 from engine.usage import Usage
@@ -31,6 +31,8 @@ __all__ = [
     "EngineError",
     "FakeRunner",
     "InvariantError",
+    "Limits",
+    "ModelError",
     "PagedKV",
     "Request",
     "RequestState",

@@ -85,6 +85,8 @@ class Engine:
     ) -> None:
         self.config = config
         self.runner: Runner = runner if runner is not None else CountingRunner()
+        if hasattr(self.runner, "prepare"):
+            self.runner.prepare(config.num_blocks, config.block_size)  # type: ignore[attr-defined]
         self.clock: Clock = clock if clock is not None else StepClock()
         self.kv = make_kv_manager(config)
         self.pool = self.kv.pool
@@ -98,6 +100,7 @@ class Engine:
         self._submitted = 0
         self._arrived = 0
         self._pending_events: list[Decision] = []
+        self._released = False
 
     def submit(self, request: Request) -> str:
         """Hand in a request; it waits from its arrival on.
@@ -121,6 +124,7 @@ class Engine:
         self.requests[request_id] = state
         if self.trace is not None:
             self.trace.add_request(state)
+        self._act("submit", request_id)
         too_big = self._too_big(request, limits.max_model_len)
         if too_big is not None:
             message, detail = too_big
@@ -149,8 +153,10 @@ class Engine:
                     return None
                 self.clock.jump(self._future[0][0])
                 continue
-            self.scheduler.more_to_come = self.is_open or bool(self._future)
+            self.scheduler.more_to_come = not self._released and (self.is_open or bool(self._future))
             plan = self.scheduler.schedule(self.clock.step)
+            if self._released and any(d.code in (Code.ADMITTED, Code.RESUMED) for d in plan.decisions.spelled):
+                self._released = False
             if not plan.is_empty:
                 return self._execute(plan)
             if self._future:
@@ -158,8 +164,7 @@ class Engine:
                 continue
             if not self.is_open:
                 raise InvariantError(f"work is left but nothing can run: {plan.decisions!r}")
-            now = self.clock.now
-            return StepRecord(plan, self._take_events(), (), self._usage(plan), now, now, len(self.scheduler.waiting))
+            return self._unrun(plan)
 
     def run(self, max_steps: int | None = None) -> int:
         """Step until nothing is left (or nothing can run, or `max_steps`); returns the number of steps."""
@@ -179,6 +184,7 @@ class Engine:
         """
         for seq in self._sequences(some_id):
             if not seq.status.is_final:
+                self._act("abort", seq.id)
                 self._end(seq, Status.ABORTED, "abort")
                 self._note(Code.ABORTED, seq, {})
 
@@ -191,8 +197,20 @@ class Engine:
         for seq in self._sequences(request_id):
             if not seq.status.is_final:
                 slot = seq.slot
+                self._act("finish", seq.id)
                 self._end(seq, Status.FINISHED, "stop")
                 self._note(Code.FINISHED, seq, {"reason": "stop", "tokens": seq.num_output_tokens, "slot": slot})
+
+    def release(self) -> None:
+        """Let those who wait now start without waiting for a full batch; nothing to a policy that waits for none."""
+        if self.scheduler.waiting or self._future:
+            self._act("release", None)
+            self._released = True
+
+    def between_steps(self) -> StepRecord:
+        """The engine as it stands, as a record with an empty plan; `before` says what happened since the last one."""
+        step = self.clock.step
+        return self._unrun(StepPlan(step, self.config.block_size, self.pool.num_blocks, {}, {}, {}, {}, {}, {}))
 
     def forget(self, request_id: str) -> None:
         """Drop a finished request from `requests`.
@@ -267,6 +285,18 @@ class Engine:
                 self._note(Code.ABORTED, seq, {"reason": "error"})
             raise
         return sampled
+
+    def _unrun(self, plan: StepPlan) -> StepRecord:
+        """A record of no step. What happened before it goes into the trace now, for the next step that runs."""
+        now, before = self.clock.now, self._take_events()
+        if self.trace is not None:
+            self.trace.add_events(len(self.trace), 0, before)
+        return StepRecord(plan, before, (), self._usage(plan), now, now, len(self.scheduler.waiting))
+
+    def _act(self, action: str, some_id: str | None) -> None:
+        """Somebody outside acted: only on an open engine is that not foreseen by the workload."""
+        if self.is_open and self.trace is not None:
+            self.trace.actions.append([self.clock.step, action, some_id])
 
     def _take_events(self) -> tuple[Decision, ...]:
         events = tuple(self._pending_events)

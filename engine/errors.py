@@ -26,5 +26,9 @@ class CapacityError(EngineError):
         self.request_id = request_id
 
 
+class ModelError(EngineError):
+    """A model cannot be loaded or run here; the message says why and what to do."""
+
+
 class InvariantError(EngineError):
     """`Engine.check()` found the engine's books inconsistent."""

@@ -39,7 +39,11 @@ class Limits(NamedTuple):
 
 
 class Runner(Protocol):
-    """Executes plans. It may have an attribute `limits: Limits`; without it everything is accepted."""
+    """Executes plans.
+
+    Two more members are optional: `limits: Limits`, without which every token and length is accepted, and
+    `prepare(num_blocks, block_size)`, which an `Engine` calls once so that a pool that does not fit is noticed early.
+    """
 
     def run(self, plan: StepPlan) -> Mapping[str, Sampled]:
         """Compute the scheduled tokens and sample where the plan says so: {sequence id: result}."""

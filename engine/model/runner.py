@@ -1,0 +1,100 @@
+"""`ModelRunner`: executes step plans on a real model.
+
+All tokens of a step go through the model in one forward, flattened to [1, T] with their positions; only attention sees
+that they belong to different sequences. It writes keys and values by the plan's slot mapping and reads them through
+the plan's block tables. A contiguous run is a table of consecutive ids, so every KV manager runs here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from engine.errors import ModelError
+from engine.model.attention import KVPool, PagedStep
+from engine.model.loading import LoadedModel, load_model
+from engine.model.memory import require_memory
+from engine.model.sampling import draw, greedy, number_of
+from engine.plan import StepPlan
+from engine.runner import Limits, Sampled
+
+__all__ = ["LoadedModel", "ModelRunner", "load_model"]
+
+
+class ModelRunner:
+    """Runs one engine's plans; owns the KV pool, shares the weights.
+
+    Args:
+        model: a loaded model, or where `load_model` finds it.
+        seed: for requests without a seed of their own; their random numbers then also depend on the request's id.
+
+    Attributes:
+        loaded: the model.
+        limits: its vocabulary and context.
+        pool: the KV pool, None before the first plan or `prepare`.
+    """
+
+    def __init__(self, model: LoadedModel | str | Path, *, seed: int = 0) -> None:
+        self.loaded = model if isinstance(model, LoadedModel) else load_model(model)
+        self.seed = seed
+        self.limits = Limits(self.loaded.vocab_size, self.loaded.max_model_len)
+        self.pool: KVPool | None = None
+
+    def prepare(self, num_blocks: int, block_size: int) -> KVPool:
+        """Make the pool, or return the one that is there.
+
+        Raises:
+            ModelError: it does not fit into the memory that is free, or there is one of another shape.
+        """
+        if self.pool is None:
+            needed = KVPool.bytes_needed(self.loaded.layers, num_blocks, block_size, self.loaded.dtype.itemsize)
+            what = f"a KV pool of {num_blocks:,} blocks of {block_size} tokens for {self.loaded.name}"
+            require_memory(needed, what, "use fewer blocks")
+            self.pool = KVPool(self.loaded.layers, num_blocks, block_size, self.loaded.dtype, self.loaded.device)
+        if (self.pool.num_blocks, self.pool.block_size) != (num_blocks, block_size):
+            raise ModelError(
+                f"this runner has a pool of {self.pool.num_blocks} blocks of {self.pool.block_size}; "
+                f"an engine with {num_blocks} of {block_size} needs a runner of its own"
+            )
+        return self.pool
+
+    @torch.inference_mode()
+    def run(self, plan: StepPlan) -> dict[str, Sampled]:
+        """Compute the plan's tokens and sample: {sequence id: result} for every entry of `plan.sampling`."""
+        pool = self.prepare(plan.num_blocks, plan.block_size)
+        pool.copy_blocks(plan.copies)
+        step = PagedStep(plan, pool)
+        logits = self._forward(step)
+        return self._sample(plan, logits)
+
+    def _forward(self, step: PagedStep) -> torch.Tensor:
+        """Logits [S, V] of the S sequences that sample, in float32."""
+        found = self.loaded.model(
+            input_ids=step.token_ids,
+            position_ids=step.positions,
+            use_cache=False,
+            logits_to_keep=step.last,
+            paged=step,
+        )
+        return found.logits[0].float()
+
+    def _sample(self, plan: StepPlan, logits: torch.Tensor) -> dict[str, Sampled]:
+        ids = list(plan.sampling)
+        if not ids:
+            return {}
+        tokens = greedy(logits)
+        for row, (seq_id, params) in enumerate(plan.sampling.items()):
+            if params.temperature > 0:
+                position = plan.num_computed_tokens[seq_id] + plan.num_scheduled_tokens[seq_id]
+                tokens[row] = draw(logits[row], params, self._number(seq_id, params.seed, position))
+        chosen = logits.gather(1, torch.tensor(tokens)[:, None])[:, 0] - logits.logsumexp(-1)
+        ends = self.loaded.eos_token_ids
+        return {
+            seq_id: Sampled(token, logprob, token in ends)
+            for seq_id, token, logprob in zip(ids, tokens, chosen.tolist(), strict=True)
+        }
+
+    def _number(self, seq_id: str, seed: int | None, position: int) -> float:
+        request_id, _, branch = seq_id.rpartition("/")
+        return number_of(f"{self.seed}/{request_id}" if seed is None else seed, int(branch), position)
