@@ -119,11 +119,12 @@ def _config(place: str, source: str | Path) -> Any:
 
 def _weights(place: str, source: str | Path) -> Any:
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             place, dtype=torch.float32, attn_implementation=attention.NAME, output_loading_info=True
         )
     except Exception as error:
         raise ModelError(_failure(place, source, error)) from None
+    model, info = loaded
     missing = sorted(info.get("missing_keys") or ())
     if missing:
         raise ModelError(f"{source} is incomplete: {len(missing)} weights are missing, the first is {missing[0]}")

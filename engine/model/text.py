@@ -1,6 +1,7 @@
 """`TextStream`: token ids in, text out, and never half a character.
 
-A byte-level vocabulary splits 汉字 over several tokens, so a reply's first n tokens may end in the middle of one. What is incomplete is held back until the rest has come.
+A byte-level vocabulary splits 汉字 over several tokens, so a reply's first n tokens may end in the middle of one.
+What is incomplete is held back until the rest has come.
 """
 
 from __future__ import annotations
