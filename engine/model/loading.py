@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import ModelError
 from engine.model import attention
-from engine.model.linear import pack_linear_layers
+from engine.model.packing import pack as pack_layers
 from engine.model.memory import require_memory
 
 
@@ -61,7 +61,7 @@ def load_model(source: str | Path, *, pack: bool = True) -> LoadedModel:
 
     Args:
         source: a folder with config.json and safetensors, or a name on the model hub.
-        pack: keep the weight matrices in the CPU's own layout, where that works (`engine.model.linear`).
+        pack: keep the weight matrices in the CPU's own layout, where that works (`engine.model.packing`).
 
     Raises:
         ModelError: nothing there, broken, not a decoder-only model, or too large for the memory that is free.
@@ -92,7 +92,7 @@ def load_model(source: str | Path, *, pack: bool = True) -> LoadedModel:
         vocab_size=text_config.vocab_size,
         max_model_len=getattr(text_config, "max_position_embeddings", None),
         eos_token_ids=frozenset([ends] if isinstance(ends, int) else ends or ()),
-        packed_layers=pack_linear_layers(model) if pack else 0,
+        packed_layers=pack_layers(model) if pack else 0,
     )
 
 
