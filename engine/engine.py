@@ -9,6 +9,7 @@ numbers. Everything a page shows is read off the `StepRecord`s this makes.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -246,6 +247,16 @@ class Engine:
     def future_requests(self) -> list[str]:
         """Ids of requests that have not arrived yet."""
         return [state.id for _, _, state in sorted(self._future)]
+
+    @property
+    def num_unfinished(self) -> int:
+        """Sequences that run, wait or have not arrived."""
+        return len(self.scheduler.running) + len(self.scheduler.waiting) + len(self._future)
+
+    @property
+    def next_arrival(self) -> float:
+        """When the next request that was submitted ahead of its time will arrive; infinite without one."""
+        return self._future[0][0] if self._future else math.inf
 
     def _receive(self) -> None:
         """Let everybody in whose time has come."""

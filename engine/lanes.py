@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.plan import Code
@@ -18,6 +19,7 @@ GENERATING, PREFILL, RECOMPUTE = 0, 1, 2
 IDLE, TAIL, EARLY = 0, 1, 2
 """Why a slot is empty: somebody waits or a batch is unfinished; the queue is empty for good; nobody is there yet."""
 
+_HAPPENED = {Code.ADMITTED, Code.RESUMED, Code.PREEMPTED_BY, Code.FINISHED, Code.ABORTED, Code.TOO_BIG}
 _VOLATILE = ("free", "waiting")
 """Details whose change alone is no news."""
 
@@ -131,14 +133,23 @@ def _changes(values: list[int]) -> list[list[int]]:
 
 def _log(trace: Trace, owner: list[int]) -> list[list[Any]]:
     """Every event, but a waiting code only where it changes."""
-    happened = {Code.ADMITTED, Code.RESUMED, Code.PREEMPTED_BY, Code.FINISHED, Code.ABORTED, Code.TOO_BIG}
-    log: list[list[Any]] = []
-    last: tuple[Any, ...] | None = None
-    for _, _, code, seq, step, detail in trace.events:
-        if code not in happened:
-            news = (code, seq, *((k, v) for k, v in detail.items() if k not in _VOLATILE))
-            if news == last:
-                continue
-            last = news
-        log.append([step, owner[seq], code, detail])
-    return log
+    news = News()
+    return [
+        [step, owner[seq], code, detail]
+        for _, _, code, seq, step, detail in trace.events
+        if news.has(code, owner[seq], detail)
+    ]
+
+
+class News:
+    """Decides which decisions a log shows: whatever happened, and a waiting code only where it changes."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, ...] | None = None
+
+    def has(self, code: str, who: object, detail: Mapping[str, Any]) -> bool:
+        """True if a log should have this line; to be asked about every decision, in order."""
+        if code in _HAPPENED:
+            return True
+        before, self._last = self._last, (code, who, *((k, v) for k, v in detail.items() if k not in _VOLATILE))
+        return self._last != before

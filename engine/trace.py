@@ -8,7 +8,7 @@ with the tokens computed and not with queue or pool. `records()` replays it; `la
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ class Trace:
         events: [step index, phase, code, sequence index, step number, detail]; phase 0 before the plan, 1 decisions, 2
             after the forward.
         queue: [step index, operation, sequence index]: the waiting queue's journal.
+        actions: [step number, what, request or sequence id] of a live engine: `submit`, `abort`, `finish`, `release`
+            (no id); the step is the one that comes next.
     """
 
     def __init__(self, config: EngineConfig | Mapping[str, Any], unit: str) -> None:
@@ -57,6 +59,7 @@ class Trace:
         self.tables: list[list[Any]] = []
         self.events: list[list[Any]] = []
         self.queue: list[list[Any]] = []
+        self.actions: list[list[Any]] = []
         self._index: dict[str, int] = {}
         self._last_table: dict[int, tuple[int, ...]] = {}
 
@@ -114,10 +117,14 @@ class Trace:
             rows["sampled"].append(sampled[seq_id].token_id if seq_id in plan.sampling else NOT_SAMPLED)
             rows["slot"].append(slots[seq_id])
         for phase, events in enumerate((record.before, plan.decisions.spelled, record.after)):
-            for event in events:
-                seq = self._index[event.seq_id]
-                self.events.append([index, phase, str(event.code), seq, event.step, dict(event.detail)])
+            self.add_events(index, phase, events)
         self.queue.extend([index, operation, self._index[seq_id]] for operation, seq_id in journal)
+
+    def add_events(self, index: int, phase: int, events: Iterable[Decision]) -> None:
+        """What happened before (phase 0), in the plan of (1) or after (2) the step with this index."""
+        for event in events:
+            seq = self._index[event.seq_id]
+            self.events.append([index, phase, str(event.code), seq, event.step, dict(event.detail)])
 
     def records(self) -> Iterator[StepRecord]:
         """Every step again, as it was recorded."""
@@ -197,13 +204,13 @@ class Trace:
         return lanes(self)
 
     def same_schedule(self, other: Trace) -> bool:
-        """True if plans, tables, decisions and usage agree; tokens and timings are not compared."""
+        """True if plans, tables, decisions and usage agree; tokens, timings and who acted live are not compared."""
         mine, theirs = self.as_dict(), other.as_dict()
         for data in (mine, theirs):
             data["rows"] = {**data["rows"], "sampled": [t != NOT_SAMPLED for t in data["rows"]["sampled"]]}
             data["steps"] = {k: v for k, v in data["steps"].items() if k not in ("start", "end")}
             data["requests"] = [r["id"] for r in data["requests"]]
-            del data["unit"]
+            del data["unit"], data["actions"]
         return mine == theirs
 
     def as_dict(self) -> dict[str, Any]:
@@ -219,6 +226,7 @@ class Trace:
             "tables": self.tables,
             "events": self.events,
             "queue": self.queue,
+            "actions": self.actions,
         }
 
     def to_json(self) -> str:
@@ -241,6 +249,7 @@ class Trace:
         trace = cls(data["config"], data["unit"])
         for name in ("requests", "sequences", "steps", "rows", "tables", "events", "queue"):
             setattr(trace, name, data[name])
+        trace.actions = data.get("actions", [])
         trace._index = {seq_id: i for i, seq_id in enumerate(trace.sequences)}
         return trace
 
