@@ -15,8 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import ModelError
 from engine.model import attention
-from engine.model.packing import pack as pack_layers
 from engine.model.memory import require_memory
+from engine.model.packing import pack as pack_layers
 
 
 @dataclass(frozen=True)

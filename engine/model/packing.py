@@ -2,7 +2,7 @@
 
 Three things, each compared with the plain layer before it is trusted, and left alone where it differs or is missing:
 
-- Weight matrices are kept in the layout the CPU's matrix product wants; PyTorch's `F.linear` rearranges them every time.
+- Weight matrices are kept in the layout the CPU's matrix product wants; `F.linear` rearranges them every time.
   The operators are PyTorch's own (oneDNN) but private.
 - Layers that read the same input (query, key, value; gate, up) become one product, whose result they share.
 - Root-mean-square norms become PyTorch's single operator instead of six.
