@@ -38,9 +38,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m engine", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_simulate(commands)
+    _add_fetch(commands)
     from engine import anchor
+    from engine.model import generate
 
     anchor.add_parser(commands)
+    generate.add_parser(commands)
     return parser
 
 
@@ -111,6 +114,34 @@ def _run_simulate(args: argparse.Namespace) -> int:
     report = result.report
     print(json.dumps(report) if args.json else _table(report))
     return 0
+
+
+def _add_fetch(commands: Any) -> None:
+    parser = commands.add_parser("fetch-model", help="bring a real small model into .cache/models, once (smollm2)")
+    parser.set_defaults(run=_run_fetch)
+    parser.add_argument("name", metavar="NAME", help="smollm2: SmolLM2-135M-Instruct, English, 269 MB")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _run_fetch(args: argparse.Namespace) -> int:
+    from engine.model import fetch
+
+    bar = sys.stderr.isatty()
+    try:
+        folder = fetch.fetch(args.name, progress=_fetch_bar if bar else None)
+    finally:
+        if bar:
+            print("\r\x1b[K", end="", file=sys.stderr)
+    note = fetch.manifest(folder)
+    print(f"{note['model']}, {note['licence']}, from the {note['route']}: {note['origin']}", file=sys.stderr)
+    print(json.dumps({"folder": str(folder), **note}) if args.json else folder)
+    return 0
+
+
+def _fetch_bar(done: int, total: int, text: str) -> None:
+    filled = 40 * done // total if total else 0
+    share = f"{done / total:4.0%} " if total else ""
+    print(f"\r\x1b[K[{'#' * filled}{'.' * (40 - filled)}] {share}{text}", end="", file=sys.stderr, flush=True)
 
 
 def _write_trace(path: Path, result: Any) -> None:
