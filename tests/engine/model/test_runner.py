@@ -1,0 +1,300 @@
+"""`ModelRunner`: greedy tokens equal `model.generate`'s whatever the batch, the tables and the schedule do."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine import CapacityError, CountingRunner, Engine, EngineConfig, Request, SamplingParams, ValidationError
+from engine.errors import ModelError
+from engine.model.attention import KVPool, PagedStep
+from engine.model.generate import DEFAULT_MODEL
+from engine.model.runner import ModelRunner, load_model
+from tests.engine.model import layouts
+from tests.factories import run_checked
+
+NEAR = 1e-4
+NAMES = ("tiny", "qwen3", "gemma2", "gpt2", "phi")
+near_ties = 0
+
+
+class Subject:
+    """A model under the engine and the same as transformers runs it."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.loaded = load_model(folder)
+        attention = "eager" if "gemma2" in str(folder) else "sdpa"
+        self.reference = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation=attention
+        ).eval()
+        self.reply = cache(self._reply)
+
+    def _reply(self, prompt, count):
+        """(tokens, gap between the two best logits at each) of `generate`, one request at a time."""
+        found = self.reference.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=count,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        best = [logits[0].float().topk(2).values for logits in found.logits]
+        return found.sequences[0, len(prompt) :].tolist(), [float(a - b) for a, b in best]
+
+    def require_equal(self, prompt, tokens):
+        """Equal to `generate`, unless its two best logits are nearly the same where they part."""
+        global near_ties
+        expected, gaps = self.reply(tuple(prompt), len(tokens))
+        if tokens != expected:
+            at = next(i for i, (a, b) in enumerate(zip(tokens, expected, strict=True)) if a != b)
+            assert gaps[at] < NEAR, f"token {at} differs: {tokens[at]} instead of {expected[at]}"
+            near_ties += 1
+
+
+@pytest.fixture(scope="module")
+def subjects(tmp_path_factory):
+    def make(name):
+        folder = DEFAULT_MODEL if name == "tiny" else layouts.save(name, tmp_path_factory.mktemp("models") / name)
+        return Subject(folder)
+
+    yield cache(make)
+    print(f"near ties: {near_ties}")
+
+
+def random_workload(number):
+    """Configuration and requests of random workload `number`; tight pools preempt."""
+    rnd = random.Random(number)
+    size = rnd.choice((1, 3, 16, 256))
+    slots = rnd.randint(1, 5)
+    requests = [
+        (tuple(rnd.randrange(1, 131) for _ in range(rnd.randint(1, 40))), rnd.randint(1, 24))
+        for _ in range(rnd.randint(2, 6))
+    ]
+    kv = rnd.choice(("paged", "paged", "paged", "max", "pow2"))
+    largest = max(len(p) + (count - 1 if kv == "paged" else 32) for p, count in requests)
+    blocks = -(-largest // size) + rnd.choice((0, 0, 1, 2, 100))
+    config = EngineConfig(
+        num_blocks=blocks,
+        block_size=size,
+        max_num_seqs=slots,
+        max_num_batched_tokens=rnd.choice((None, None, 1, 7, 32)),
+        policy=rnd.choice(("static", "continuous", "continuous", "prefill_first")),
+        kv=kv,
+    )
+    return config, requests
+
+
+def run_workload(subject, config, requests):
+    engine = Engine(config, ModelRunner(subject.loaded))
+    for prompt, count in requests:
+        engine.submit(Request(prompt, SamplingParams(max_tokens=count, ignore_eos=True)))
+    run_checked(engine)
+    return engine
+
+
+def check_workload(subject, number):
+    config, requests = random_workload(number)
+    engine = run_workload(subject, config, requests)
+    for (prompt, count), state in zip(requests, engine.requests.values(), strict=True):
+        assert len(state.outputs[0]) == count
+        subject.require_equal(prompt, state.outputs[0])
+    assert engine.pool.num_free == config.num_blocks
+    return engine
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_generate(subjects, name):
+    for number in range(NAMES.index(name), 50, len(NAMES)):
+        check_workload(subjects(name), number)
+
+
+def test_random_workloads_are_tight():
+    """The workloads above do preempt, chunk and reserve: counted without a model."""
+    preempted, kinds = 0, set()
+    for number in range(50):
+        config, requests = random_workload(number)
+        engine = Engine(config, CountingRunner())
+        for prompt, count in requests:
+            engine.submit(Request(prompt, SamplingParams(max_tokens=count)))
+        run_checked(engine)
+        preempted += engine.metrics.preemptions > 0
+        kinds.add((config.policy, config.kv == "paged", config.block_size))
+    assert preempted >= 8
+    assert len(kinds) > 15
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_generate_on_all_workloads(subjects, name):
+    for number in range(50 + NAMES.index(name), 200, len(NAMES)):
+        check_workload(subjects(name), number)
+
+
+def test_same_schedule_as_counting(subjects):
+    """Ended by the model itself: the trace of the same lengths without a model is the same."""
+    subject = subjects("tiny")
+    config = EngineConfig(num_blocks=40, block_size=4, max_num_seqs=4, max_num_batched_tokens=16)
+    prompts = [tuple(subject.loaded.tokenizer(text).input_ids) for text in ("卻說", "玄德曰", "次日，曹操", "孔明")]
+    params = SamplingParams(max_tokens=60, temperature=0.8, top_p=0.95)
+    engine = Engine(config, ModelRunner(subject.loaded))
+    for i, prompt in enumerate(prompts * 3):
+        engine.submit(Request(prompt, replace(params, seed=i)))
+    run_checked(engine)
+    reasons = {state.finish_reason for state in engine.requests.values()}
+    assert reasons == {"stop", "length"}
+    assert engine.metrics.preemptions > 0
+    counting = Engine(config, CountingRunner())
+    for state in engine.requests.values():
+        counting.submit(replace(state.request, output_len=len(state.outputs[0])))
+    run_checked(counting)
+    assert engine.trace.same_schedule(counting.trace)
+
+
+def test_sampled_reply_depends_on_nothing_but_its_request(subjects):
+    subject = subjects("tiny")
+    request = Request(
+        (5, 6, 7), SamplingParams(max_tokens=20, temperature=0.9, top_k=50, top_p=0.9, seed=3, ignore_eos=True)
+    )
+    replies = []
+    for budget, others in ((None, 0), (2, 0), (None, 3)):
+        engine = Engine(EngineConfig(num_blocks=40, max_num_batched_tokens=budget), ModelRunner(subject.loaded))
+        rid = engine.submit(request)
+        for i in range(others):
+            engine.submit(Request((9 + i, 4), SamplingParams(max_tokens=9)))
+        run_checked(engine)
+        replies.append(engine.requests[rid].outputs[0])
+    assert replies[0] == replies[1] == replies[2]
+    other = Engine(EngineConfig(num_blocks=40), ModelRunner(subject.loaded))
+    rid = other.submit(replace(request, params=replace(request.params, seed=4)))
+    other.run()
+    assert other.requests[rid].outputs[0] != replies[0]
+
+
+class Logits(ModelRunner):
+    """Keeps the logits of every step."""
+
+    def _sample(self, plan, logits):
+        self.seen = logits.clone()
+        return super()._sample(plan, logits)
+
+
+def last_logits(subject, neighbours):
+    runner = Logits(subject.loaded)
+    engine = Engine(EngineConfig(num_blocks=40), runner)
+    for prompt in ((3, 4, 5, 6), *neighbours):
+        engine.submit(Request(tuple(prompt), SamplingParams(max_tokens=5, ignore_eos=True)))
+    engine.run()
+    return runner.seen[0]
+
+
+def test_only_neighbours_contents_changed(subjects):
+    """Row 0 is bit-equal under other neighbours of the same shape, and nearly equal alone."""
+    subject = subjects("tiny")
+    first = last_logits(subject, [(7, 8, 9), (10, 11)])
+    assert torch.equal(first, last_logits(subject, [(70, 80, 90), (100, 110)]))
+    assert torch.allclose(first, last_logits(subject, []), atol=1e-4)
+
+
+def test_nothing_is_read_beyond_the_own_tokens(subjects):
+    """With NaN in every block, guard included, only what the sequences wrote themselves reaches an output."""
+    subject = subjects("tiny")
+    config, requests = EngineConfig(num_blocks=24, block_size=4, max_num_seqs=3), [((3, 4, 5), 12), ((6,), 7)]
+    runner = ModelRunner(subject.loaded)
+    pool = runner.prepare(24, 4)
+    for tensor in (*pool.keys, *pool.values):
+        tensor.fill_(float("nan"))
+    engine = Engine(config, runner)
+    for prompt, count in requests:
+        engine.submit(Request(prompt, SamplingParams(max_tokens=count, ignore_eos=True)))
+    run_checked(engine)
+    for (prompt, _), state in zip(requests, engine.requests.values(), strict=True):
+        subject.require_equal(prompt, state.outputs[0])
+    assert torch.isnan(pool.keys[0][24]).all()
+
+
+def test_nobody_is_padded_to_the_longest(subjects):
+    """Positions read in a step: at most twice a row's own, or 64 more."""
+    subject = subjects("tiny")
+    engine = Engine(EngineConfig(num_blocks=64, max_num_seqs=8), CountingRunner())
+    for length in (600, 3, 5, 20, 70):
+        engine.submit(Request((1,) * length, SamplingParams(max_tokens=9)))
+    engine.step()
+    plan = engine.step().plan
+    step = PagedStep(plan, KVPool(subject.loaded.layers, 64, 16, torch.float32, torch.device("cpu")))
+    read = sum(len(rows.slots) for rows in step._rows)
+    assert read <= 601 + sum(max(2 * n, n + 64) for n in (4, 6, 21, 71)) < 5 * 601
+
+
+def test_bad_requests_leave_the_engine_alive(subjects):
+    loaded = subjects("tiny").loaded
+    engine = Engine(EngineConfig(num_blocks=100), ModelRunner(loaded))
+    with pytest.raises(ValidationError, match="token id 2048 is unknown"):
+        engine.submit(Request((1, 2048)))
+    with pytest.raises(CapacityError, match="context is 1024"):
+        engine.submit(Request((1,) * 1020, SamplingParams(max_tokens=5)))
+    with pytest.raises(ValidationError, match="max_tokens"):
+        SamplingParams(max_tokens=10**9)
+    rid = engine.submit(Request((1, 2), SamplingParams(max_tokens=3, ignore_eos=True)))
+    run_checked(engine)
+    assert len(engine.requests[rid].outputs[0]) == 3
+
+
+class Failing:
+    """Fails once, then passes plans on; has nothing but `run`."""
+
+    def __init__(self, inner) -> None:
+        self.inner, self.left = inner, 1
+
+    def run(self, plan):
+        if self.left:
+            self.left -= 1
+            raise RuntimeError("the device is gone")
+        return self.inner.run(plan)
+
+
+def test_a_failing_runner_costs_only_its_plan(subjects):
+    engine = Engine(EngineConfig(num_blocks=10, max_num_seqs=1), Failing(ModelRunner(subjects("tiny").loaded)))
+    first, second = (engine.submit(Request((1, 2), SamplingParams(max_tokens=3, ignore_eos=True))) for _ in range(2))
+    with pytest.raises(RuntimeError, match="gone"):
+        engine.step()
+    engine.check()
+    run_checked(engine)
+    assert engine.requests[first].finish_reason == "error"
+    assert engine.requests[second].finish_reason == "length"
+    assert engine.pool.num_free == 10
+
+
+def test_pool_too_large(subjects, monkeypatch):
+    monkeypatch.setattr("engine.model.memory.available_bytes", lambda: 10**6)
+    with pytest.raises(ModelError, match=r"pool of 1,000 blocks.*GB are free.*fewer blocks"):
+        Engine(EngineConfig(num_blocks=1000), ModelRunner(subjects("tiny").loaded))
+    with pytest.raises(ModelError, match=r"3,344,640 parameters.*smaller model"):
+        load_model(DEFAULT_MODEL)
+
+
+def test_sources_that_are_no_models(tmp_path):
+    from transformers import BertConfig, BertModel
+
+    with pytest.raises(ModelError, match="no model folder"):
+        load_model(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        load_model(tmp_path)
+    BertModel(
+        BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    ).save_pretrained(tmp_path / "bert")
+    with pytest.raises(ModelError, match="not a decoder-only model"):
+        load_model(tmp_path / "bert")
+    broken = layouts.save("qwen3", tmp_path / "broken")
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_model(broken)
