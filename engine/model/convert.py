@@ -8,6 +8,7 @@ apart. The output matrix of a model with tied weights is the embedding and is st
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ def convert(source: Path, folder: Path, *, progress: Callable[[int, int], None] 
     ends = {name: meta[f"tokenizer.ggml.{key}_token_id"] for name, key in TOKEN_IDS.items()}
     _write_json(folder / "generation_config.json", ends)
     write_tokenizer(meta, folder)
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # the library makes it the owner's alone
     progress(len(file.entries), len(file.entries))
 
 

@@ -1,4 +1,4 @@
-"""GGUF in, transformers' folder out: values, row order, tied weights, tokenizer, and files that are not what they say."""
+"""GGUF in, transformers' folder out: values, row order, tied weights, tokenizer, and damaged files."""
 
 import numpy as np
 import pytest
