@@ -40,10 +40,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     _add_fetch(commands)
     from engine import anchor
-    from engine.model import generate
+    from engine.model import bench, generate
 
     anchor.add_parser(commands)
     generate.add_parser(commands)
+    bench.add_parser(commands)
     return parser
 
 
