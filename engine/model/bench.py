@@ -172,7 +172,7 @@ _GREEDY = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
 
 def _transformers_batching(model: Any, work: list[tuple[list[int], int]]) -> int:
     from transformers import GenerationConfig
-    from transformers.generation import ContinuousBatchingConfig
+    from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
     logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
     longest = max(count for _, count in work)
