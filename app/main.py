@@ -17,14 +17,21 @@ import streamlit as st  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
 from app.lanes import warm_up  # noqa: E402
+from app.live.sockets import Live  # noqa: E402
 from app.routes import lanes_route  # noqa: E402
 
 
 @contextlib.asynccontextmanager
 async def lifespan(_: Any) -> AsyncIterator[None]:
-    """Swimlanes for every number of slots are made in the background while the first page is already served."""
+    """Swimlanes for every number of slots, and the model, come in the background while the first page is served."""
     threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
+    live.start()
     yield
+    live.close()
 
 
-app = st.App(Path(__file__).parent / "script.py", routes=[Route("/lanes", lanes_route)], lifespan=lifespan)
+live = Live()
+
+app = st.App(
+    Path(__file__).parent / "script.py", routes=[Route("/lanes", lanes_route), *live.routes()], lifespan=lifespan
+)

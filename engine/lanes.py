@@ -19,7 +19,8 @@ GENERATING, PREFILL, RECOMPUTE = 0, 1, 2
 IDLE, TAIL, EARLY = 0, 1, 2
 """Why a slot is empty: somebody waits or a batch is unfinished; the queue is empty for good; nobody is there yet."""
 
-_HAPPENED = {Code.ADMITTED, Code.RESUMED, Code.PREEMPTED_BY, Code.FINISHED, Code.ABORTED, Code.TOO_BIG}
+HAPPENED = {Code.ADMITTED, Code.RESUMED, Code.PREEMPTED_BY, Code.FINISHED, Code.ABORTED, Code.TOO_BIG}
+"""Codes of what happened; a log names each. The others say why somebody waits."""
 _VOLATILE = ("free", "waiting")
 """Details whose change alone is no news."""
 
@@ -149,7 +150,7 @@ class News:
 
     def has(self, code: str, who: object, detail: Mapping[str, Any]) -> bool:
         """True if a log should have this line; to be asked about every decision, in order."""
-        if code in _HAPPENED:
+        if code in HAPPENED:
             return True
         before, self._last = self._last, (code, who, *((k, v) for k, v in detail.items() if k not in _VOLATILE))
         return self._last != before

@@ -1,0 +1,275 @@
+"""`Shared`: the one engine everybody looks at in lesson 8, and what anybody may ask of it.
+
+Its pool is a teaching pool: small enough that memory runs out before a class has lost interest.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from app.live.board import Board
+from app.live.errors import LiveError, pace_of
+from app.live.feed import Feed
+from app.live.models import Model, Models
+from engine.config import EngineConfig
+from engine.engine import Engine, StepRecord
+from engine.errors import CapacityError, EngineError
+from engine.request import Request, SamplingParams
+from engine.service import EngineService
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMPTS = ROOT / "lessons" / "l8_live" / "prompts.toml"
+
+BLOCKS, BLOCK_SIZE, SLOTS, PACE = 128, 16, 8, 8
+MAX_OPEN = 120
+"""Requests that may run and wait at once: more is a mistake, or mischief."""
+MAX_PROMPT, MAX_NAME, MAX_FILL = 2000, 24, 24
+FILL_TOKENS = (40, 90, 60, 150, 30, 110, 75, 200)
+"""Longest replies of the example requests, in turn."""
+
+
+class Shared:
+    """Made once for the whole app; every method may be called from any thread.
+
+    Args:
+        models: the models of the app; the engine starts as soon as the small one is ready.
+
+    Attributes:
+        feed: the frames.
+    """
+
+    def __init__(self, models: Models, *, pace: float | None = PACE) -> None:
+        self.models = models
+        self.feed = Feed(self.frame, self._again)
+        self._first_pace = pace
+        self._number = 0
+        self._lock = threading.RLock()  # over which engine is the present one
+        self._state, self._message = "loading", ""
+        self._model: Model | None = None
+        self._service: EngineService | None = None
+        self._board: Board | None = None
+        models.watch(self._models_changed)
+        self._models_changed()
+
+    def act(self, message: dict[str, Any]) -> Any:
+        """Do what a client asks.
+
+        Raises:
+            LiveError, EngineError: why it cannot be done.
+        """
+        action = message.get("do")
+        if action == "fetch":
+            return self._fetch(message.get("model"))
+        if action == "model":
+            return self._switch(message.get("name"))
+        with self._lock:
+            service, board, model = self._service, self._board, self._model
+            if service is None or board is None or model is None:
+                raise LiveError("live_loading")
+            try:
+                if action == "submit":
+                    return self._submit(service, board, model, message)
+                if action == "fill":
+                    return self._fill(service, board, model, message.get("count"))
+                if action == "cancel":
+                    service.cancel(str(message.get("id")))
+                elif action == "pause":
+                    service.pause()
+                elif action == "resume":
+                    service.resume()
+                elif action == "pace":
+                    service.pace = pace_of(message.get("value"))
+                elif action == "step":
+                    if not service.paused:
+                        raise LiveError("live_not_paused")
+                    service.step()
+                else:
+                    raise LiveError("live_message")
+            finally:
+                self.feed.changed()
+        return None
+
+    def frame(self) -> str:
+        """The state as one JSON message."""
+        with self._lock:
+            service, board, model = self._service, self._board, self._model
+            told: dict[str, Any] = {
+                "type": "engine",
+                "model": model.describe() if model is not None else None,
+                "models": self.models.status(),
+                "state": self._state,
+                "message": self._message,
+                "paused": service.paused if service is not None else False,
+                "pace": service.pace if service is not None else self._first_pace,
+            }
+            if service is not None and board is not None:
+                with service.read():
+                    told.update(board.frame())
+            else:
+                told.update(EMPTY)
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+    def close(self) -> None:
+        """Stop the engine."""
+        with self._lock:
+            if self._service is not None:
+                self._service.close()
+            self._service = self._board = None
+
+    def _again(self) -> float | None:
+        board = self._board
+        return board.rates.seconds_to_change(time.perf_counter()) if board is not None else None
+
+    def _models_changed(self) -> None:
+        with self._lock:
+            if self._service is None:
+                model, standing = self.models.get("tiny"), self.models.standing("tiny")
+                if model is not None:
+                    self._run_on(model)
+                elif standing.state == "failed":
+                    self._state, self._message = "failed", standing.message
+        self.feed.changed()
+
+    def _run_on(self, model: Model) -> None:
+        """A new engine on a model; what runs on the one before ends."""
+        before, kept = self._service, []
+        pace, paused = (before.pace, before.paused) if before is not None else (self._first_pace, False)
+        if before is not None and self._board is not None:
+            before.pause()
+            with before.read() as engine:
+                for entry in self._board.entries():
+                    if not entry.is_over:
+                        engine.abort(entry.state.id)
+                    entry.text()
+                    kept.append(entry)
+            before.close()
+        self._service = self._board = None
+        limits = [BLOCKS * BLOCK_SIZE, model.loaded.max_model_len or BLOCKS * BLOCK_SIZE]
+        config = EngineConfig(BLOCKS, BLOCK_SIZE, SLOTS, max_model_len=min(limits))
+        try:
+            engine = Engine(config, model.runner(), keep_trace=False)
+        except EngineError as error:
+            self._state, self._message = "failed", str(error)
+            return
+        board = Board(engine, model, kept)
+        service = EngineService(engine, pace=pace, paused=paused)
+
+        def hear(record: StepRecord) -> None:
+            board.hear(record, service.step_seconds)
+            self.feed.changed()
+
+        service.subscribe(hear)
+        self._model, self._service, self._board = model, service, board
+        self._state, self._message = "ready", ""
+
+    def _fetch(self, key: object) -> None:
+        if key != "smollm2":
+            raise LiveError("live_value", name="model")
+        self.models.ask_for("smollm2")
+
+    def _switch(self, key: object) -> None:
+        if not isinstance(key, str) or key not in self.models.status():
+            raise LiveError("live_value", name="model")
+        model = self.models.get(key)
+        if model is None:
+            raise LiveError("live_model")
+        if model is self._model:
+            return
+        self._state = "switching"
+        self.feed.changed()
+        with self._lock:
+            self._run_on(model)
+        self.feed.changed()
+
+    def _submit(self, service: EngineService, board: Board, model: Model, message: dict[str, Any]) -> str:
+        prompt, name = clean(message.get("prompt"), "prompt"), clean(message.get("name") or "", "name")
+        if len(prompt) > MAX_PROMPT:
+            raise LiveError("live_prompt", count=len(prompt), max=MAX_PROMPT)
+        tokens = model.encode(prompt)
+        if not tokens:
+            raise LiveError("live_empty")
+        temperature, top_p = message.get("temperature"), message.get("top_p")
+        params = SamplingParams(
+            max_tokens=message.get("max_tokens", 60),
+            temperature=0.8 if temperature is None else temperature,
+            top_k=message.get("top_k"),
+            top_p=1.0 if top_p is None else top_p,
+            seed=message.get("seed"),
+        )
+        return self._hand_in(service, board, Request(tuple(tokens), params, name=name.strip()[:MAX_NAME]), prompt)
+
+    def _fill(self, service: EngineService, board: Board, model: Model, count: object) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_FILL:
+            raise LiveError("live_value", name="count")
+        prompts, names = examples(model.language)
+        with service.read():  # all before the next step
+            for _ in range(count):
+                n = self._number
+                prompt = prompts[n % len(prompts)]
+                params = SamplingParams(FILL_TOKENS[n % len(FILL_TOKENS)], temperature=0.8, top_p=0.95, seed=n)
+                request = Request(tuple(model.encode(prompt)), params, name=names[n % len(names)])
+                self._hand_in(service, board, request, prompt)
+
+    def _hand_in(self, service: EngineService, board: Board, request: Request, prompt: str) -> str:
+        """Submit under the next running number, which is the id too."""
+        with service.read() as engine:
+            if engine.num_unfinished >= MAX_OPEN:
+                raise LiveError("live_full", max=MAX_OPEN)
+            number = self._number + 1
+            try:
+                request_id = service.submit(numbered(request, number))
+            except CapacityError as refused:
+                self._number = number
+                board.add(number, engine.requests[refused.request_id], prompt)
+                raise
+            self._number = number
+            board.add(number, engine.requests[request_id], prompt)
+            return request_id
+
+
+def numbered(request: Request, number: int) -> Request:
+    """The request with its number as its id."""
+    return Request(request.prompt_token_ids, request.params, name=request.name, request_id=str(number))
+
+
+def clean(text: object, name: str) -> str:
+    """What a person typed, as text that every browser can be sent again: no lone surrogates, no control characters."""
+    if not isinstance(text, str):
+        raise LiveError("live_value", name=name)
+    text = text.encode("utf-8", "ignore").decode("utf-8")
+    return "".join(c for c in text if c in "\n\t" or ord(c) >= 32)
+
+
+@cache
+def examples(language: str) -> tuple[list[str], list[str]]:
+    """Openings and names for a model that writes this language."""
+    found = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
+    return found[language], found["names"][language]
+
+
+EMPTY: dict[str, Any] = {
+    "engine": {
+        "slots": SLOTS,
+        "num_blocks": BLOCKS,
+        "block_size": BLOCK_SIZE,
+        "policy": "continuous",
+        "max_model_len": None,
+    },
+    "step": 0,
+    "window": 240,
+    "segs": [],
+    "notches": [],
+    "requests": [],
+    "blocks": [-1, 0, 0] * BLOCKS,
+    "usage": None,
+    "queue": {"head": None, "behind": []},
+    "log": [],
+    "rates": {"tokens_per_second": None, "ttft_ms": None, "itl_ms": None, "step_ms": None, "history": []},
+}
+"""The engine's part of a frame while there is no engine."""
