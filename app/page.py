@@ -5,8 +5,10 @@ Everything but the first picture is plain data, the same for every visitor, and 
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from app import lanes
@@ -18,10 +20,15 @@ from lessons.loader import load
 from lessons.model import Prediction, Scene, Stop
 from lessons.words import LANGUAGES, Words, words
 
-PAGES = {1: ("batching", "l1_batching")}
+PAGES = {1: ("batching", "l1_batching"), 8: ("live", "l8_live")}
 """Lessons that have a page: number → (address, lesson id)."""
 LESSONS = range(1, 10)
-GROUPS = ("mode", "policy", "length_names", "arrival_names", "codes", "errors", "outcomes", "twin")
+GROUPS = (
+    *("mode", "policy", "length_names", "arrival_names", "codes", "errors", "outcomes", "twin"),
+    *("figures", "live"),
+)
+PROMPTS = Path(__file__).parent.parent / "lessons" / "l8_live" / "prompts.toml"
+"""What the live page offers to send."""
 FIRST_SLOTS = 8
 
 
@@ -32,7 +39,8 @@ def language(asked: str | None) -> str:
 
 def lesson_page(number: int, params: Mapping[str, str]) -> dict[str, Any]:
     """Data of a lesson's page for an address."""
-    return {**_lesson(number, language(params.get("lang"))), "first": first_view(params)}
+    page = _lesson(number, language(params.get("lang")))
+    return {**page, "first": first_view(params)} if "swimlane" in page["views"] else page
 
 
 def home_page(params: Mapping[str, str]) -> dict[str, Any]:
@@ -74,11 +82,19 @@ def _lesson(number: int, lang: str) -> dict[str, Any]:
         "kicker": table.fill("ui.kicker", n=number, title=table[f"lesson_names.n{number}"], minutes=lesson.minutes),
         "sentence": render.inline(lesson.sentence),
         "scenes": [_scene(scene, render, table) for scene in lesson.scenes],
+        "views": sorted({scene.view for scene in lesson.scenes}),
+        **_prompts(lang),
         "slots": list(lanes.SLOTS),
         "lengths": list(lanes.LENGTHS),
         "arrivals": {"kinds": lanes.DEFAULT_ARRIVALS, "rates": lanes.RATES, "sizes": lanes.BURSTS, "gaps": lanes.GAPS},
         "version": lanes.engine_hash(),
     }
+
+
+def _prompts(lang: str) -> dict[str, Any]:
+    """Openings by the language of a model, and names in the language of the page."""
+    given = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
+    return {"prompts": {key: given[key] for key in ("zh", "en", "long_zh", "long_en")}, "names": given["names"][lang]}
 
 
 @cache

@@ -10,7 +10,7 @@ lesson.toml (every `zh`/`en` pair must have both):
                         kind: text | route | predict | try | explore | code | misconception | quiz.
                         state of view "swimlane": mode (static | continuous | both), B, step (from 1 as shown; 0 before
                         the first, -1 the end), optional window (steps in view; the whole run without it),
-                        lengths (real64 | uniform | one_long | own), arrivals (all | poisson | bursts)
+                        lengths (real64 | uniform | one_long | own), arrivals (all | poisson | bursts, or poisson:0.03)
     [[figures]]         key, label, format, note; source = "path" — or, quoted: value, cite
     [[predictions]]     id, scene, kind, answer = "path", start, tolerance, question, feedback.close/high/low
     [[route]]           id, scene, name, text, figures = [keys]; by_way, leaves, joins; loop

@@ -14,7 +14,7 @@ from typing import Any
 from streamlit.components import v2
 
 HERE = Path(__file__).parent
-STYLES = ("tokens.css", "shell.css", "scenes.css", "swimlane.css", "home.css", "present.css")
+STYLES = ("tokens.css", "shell.css", "scenes.css", "swimlane.css", "live.css", "home.css", "present.css")
 SCRIPTS = (
     "basics.js",  # escaping, numbers, words, icons
     "address.js",  # the state in the address bar
@@ -24,8 +24,13 @@ SCRIPTS = (
     "scenes.js",  # text, route, tries, goals, code, misconceptions, quiz
     "lanes_store.js",  # lanes by workload and B; fetches in the background
     "lanes_draw.js",  # lanes, axis, lens, lengths on canvases
+    "live_socket.js",  # a websocket to an engine
+    "live_run.js",  # the workload of lesson 1 on the model
     "swimlane.js",  # the player
     "swimlane_parts.js",  # its markup, workload controls, log, text twin
+    "live_draw.js",  # lanes of the last steps, line of the throughput
+    "live_parts.js",  # replies, memory map, queue
+    "live.js",  # the live engine of lesson 8
     "figures.js",  # figure modules by name
     "home.js",
     "lesson.js",

@@ -23,6 +23,7 @@ function readTokens(course) {
     edge: (request) => edges[request % 12],
     font: (pixels, weight = 400) => `${weight} ${pixels}px ${value('sans')}`,
     lane: size('fs-lane'),
+    name: size('fs-name'),
     axis: size('fs-axis'),
     note: size('fs-note'),
     gutter: size('gutter'),

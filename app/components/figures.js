@@ -1,2 +1,2 @@
 // Figure modules by the name of a scene's `view`.
-const FIGURES = { swimlane: createSwimlane };
+const FIGURES = { swimlane: createSwimlane, live: createLive };

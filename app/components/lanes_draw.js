@@ -57,7 +57,8 @@ function hatched(g, k, request, x, y, w, h) {
   g.strokeRect(x + 0.5, y + 0.5, Math.max(0, w - 1), h - 1);
 }
 
-// view: {t, steps (window), laneHeight, numbers, hot (request to point out), finished: {from, to, text}}
+// view: {t, steps (window), laneHeight, numbers, hot (request to point out), finished: {from, to, text}, goal (the step
+// at which the counted run ends)}
 function drawLanes(element, lanes, k, view) {
   const h = view.laneHeight,
     [g, width] = fitCanvas(element, h * lanes.slots + 1),
@@ -96,6 +97,10 @@ function drawLanes(element, lanes, k, view) {
   }
   if (view.finished)
     drawFinished(g, k, X(view.finished.from), X(view.finished.to), h * lanes.slots, view.finished.text);
+  if (view.goal && view.goal < view.steps) {
+    g.fillStyle = k.line2;
+    for (let y = 0; y < h * lanes.slots; y += 8) g.fillRect(X(view.goal), y, k.thin, 4);
+  }
   if (view.t > 0) {
     g.fillStyle = k.ink;
     g.fillRect(Math.min(X(view.t) - k.head / 2, width - k.head), 0, k.head, h * lanes.slots);

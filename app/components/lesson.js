@@ -28,10 +28,10 @@ function createLesson(course, data, base) {
 
   course.insertAdjacentHTML(
     'beforeend',
-    `<main class="lesson">
+    `<main class="lesson" data-view="${esc(scenes[current].view)}">
       <section class="hero"><p class="kick">${esc(data.kicker)}</p><h1>${data.title}</h1>
         <p class="lede">${data.lede}</p></section>
-      <section class="player" aria-label="${esc(W.player)}"></section>
+      <section class="player" aria-label="${esc(W.figures[scenes[current].view])}"></section>
       <div class="text">${each(scenes, (scene, i) => sceneHtml(scene, i, data, i > veiledFrom))}
         <p class="one">${data.sentence}</p></div>
     </main>`,

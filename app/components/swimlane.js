@@ -25,6 +25,13 @@ function createSwimlane(root, data, page) {
     speed = 120,
     last = 0,
     carry = 0;
+  // The same workload on the model: its lanes take the place of the counted ones, on their scale of time.
+  const run = new ModelRun(page.base, () => {
+    if (run.active && run.lanes[run.policy]) S.t = run.lanes[run.policy].span;
+    else if (run.state === 'done' && S.t < span() && !run.rested) S.t = Infinity;
+    run.rested = run.state === 'done';
+    runSoon();
+  });
 
   // ---- state -----------------------------------------------------------------------------------------------------
   function stateOf(scene) {
@@ -44,7 +51,9 @@ function createSwimlane(root, data, page) {
     };
   }
   const shown = () => (S.mode === 'both' ? POLICIES : [S.mode]);
-  const followed = () => (S.mode === 'both' ? S.follow : S.mode);
+  const followed = () => (run.active && run.policy ? run.policy : S.mode === 'both' ? S.follow : S.mode);
+  // What is drawn for a policy: the counted run, or what the model has done of it so far.
+  const seen = (policy) => (run.on ? run.lanes[policy] || notBegun(drawn[policy]) : drawn[policy]);
   const span = () => Math.max(1, ...shown().map((policy) => drawn[policy].span));
   const steps = () => (S.window ? Math.min(span(), Math.max(S.window, Math.ceil(S.t * 1.06))) : span());
   const spec = () => ({ lengths: S.lengths, own: S.own, arrivals: S.arrivals });
@@ -86,6 +95,7 @@ function createSwimlane(root, data, page) {
   let lastGood = { lengths: 'real64', own: '', arrivals: 'all' };
 
   const controls = new WorkloadControls($('.load'), data, (change) => {
+    run.leave();
     lastGood = spec();
     error = null;
     play(false);
@@ -97,6 +107,7 @@ function createSwimlane(root, data, page) {
 
   // ---- playing ---------------------------------------------------------------------------------------------------
   function play(on) {
+    if (run.on) return runAgain();
     playing = Boolean(on) && !page.locked() && drawn !== null;
     if (playing) {
       if (S.t >= span()) S.t = 0;
@@ -121,11 +132,66 @@ function createSwimlane(root, data, page) {
     return requestAnimationFrame(frame);
   }
   function jump(t) {
-    if (page.locked()) return;
+    if (page.locked() || run.active) return;
     playing = false;
     S.t = clamp(Math.round(t), 0, span());
     redraw();
     page.changed();
+  }
+
+  // ---- on the model ----------------------------------------------------------------------------------------------
+  let due = false;
+  function runSoon() {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+      due = false;
+      if (root.isConnected) redraw();
+    });
+  }
+  function runStart() {
+    playing = false;
+    S.t = 0;
+    S.window = 0;
+    run.start(spec(), S.B, shown());
+    page.changed();
+  }
+  function runAgain() {
+    if (run.active) run.toggle();
+    else runStart();
+  }
+  function runLeave() {
+    if (!run.on) return;
+    run.leave();
+    S.t = home.t;
+    redraw();
+    page.changed();
+  }
+  function drawRun(covered) {
+    const state = run.on ? run.state : '',
+      bad = state === 'failed' || state === 'offline';
+    for (const button of $$('[data-source]'))
+      button.setAttribute('aria-pressed', (button.dataset.source === 'model') === run.on);
+    setText($('.source .say'), covered ? W.guess_first : runText(run, W, run.policy ? drawn[run.policy].span : 0));
+    $('.source .say').classList.toggle('warn', bad);
+    $('.source .end').hidden = !run.active;
+    $('.speeds').hidden = run.on;
+    $('.paces').hidden = !run.on;
+    for (const button of $$('[data-pace]')) button.setAttribute('aria-pressed', +button.dataset.pace === run.pace);
+    const took = tookHtml(run, shown(), W);
+    $('.took').hidden = !took;
+    setHtml($('.took'), took);
+    $('.lens').hidden = run.on;
+    $('.said').hidden = !run.on;
+    if (run.on) {
+      setHtml($('.said h3'), `${esc(W.live.writing_now)} · <b>${esc(W.mode[followed()])}</b>`);
+      setHtml($('.said-now'), saidHtml(run) || `<li class="none">${esc(W.live.nothing_yet)}</li>`);
+    }
+    const machine = run.on && run.frame && run.frame.model ? machineText(run.frame.model, W.live) : '';
+    setText($('.badge .what'), run.on ? machine || W.live.connecting : W.badge);
+    setHtml($('.badge .how'), run.on ? chip(W, 'measured', esc(fill(W.live.run_note, { machine }))) : chip(W, 'counted', esc(W.badge_note)));
+    $('.badge .dot').classList.toggle('off', run.on && !run.active && state !== 'done');
+    Object.assign(host.dataset, { source: run.on ? 'model' : 'counted', run: state });
   }
 
   // ---- drawing ---------------------------------------------------------------------------------------------------
@@ -134,8 +200,8 @@ function createSwimlane(root, data, page) {
     let total;
     if (narrow()) total = both ? 92 : 130;
     else if (page.presenting())
-      total = both ? clamp((innerHeight - 680) / 2, 110, 260) : clamp(innerHeight - 640, 240, 560);
-    else total = both ? clamp((innerHeight - 606) / 2, 104, 176) : clamp(innerHeight - 590, 220, 380);
+      total = both ? clamp((innerHeight - (run.on ? 830 : 750)) / 2, 110, 260) : clamp(innerHeight - (run.on ? 750 : 710), 240, 560);
+    else total = both ? clamp((innerHeight - (run.on ? 704 : 652)) / 2, 104, 176) : clamp(innerHeight - (run.on ? 662 : 636), 220, 380);
     return Math.max(narrow() ? 2 : 3, total / S.B);
   }
   function redraw() {
@@ -150,7 +216,7 @@ function createSwimlane(root, data, page) {
       window_ = covered ? span() : steps(),
       height = laneHeight();
     for (const panel of panels) drawPanel(panel, covered, t, window_, height);
-    const lanes = drawn[followed()];
+    const lanes = seen(followed());
     drawAxis(
       $('.axis'),
       k,
@@ -160,12 +226,13 @@ function createSwimlane(root, data, page) {
       lanes.arrivals.some((a) => a > 0) ? lanes.arrivals : null,
     );
     drawText(covered, t, lanes);
+    drawRun(covered);
     Object.assign(host.dataset, {
       step: t,
       b: S.B,
       mode: S.mode,
       window: S.window,
-      playing: playing ? '1' : '',
+      playing: playing || run.state === 'running' ? '1' : '',
       ready: '1',
       workload: S.lengths,
       arrivals: S.arrivals,
@@ -174,30 +241,40 @@ function createSwimlane(root, data, page) {
   function drawPanel(panel, covered, t, window_, height) {
     const policy = panel.dataset.policy,
       visible = shown().includes(policy),
-      lanes = drawn[policy];
+      lanes = seen(policy);
     panel.classList.toggle('off', !visible);
     if (!visible) return;
     const part = (selector) => panel.querySelector(selector),
       canvas = part('canvas'),
-      ended = t >= lanes.span;
+      at = run.active ? lanes.span : S.t; // a run on the model is shown as far as it has come
+    t = covered ? 0 : Math.floor(run.active ? at : t);
+    const ended = t >= lanes.span && !(run.active && (policy === run.policy || !lanes.span));
     setHtml(part('.pn'), esc(narrow() ? W.mode[policy] : W.policy[policy]));
-    panel.classList.toggle('foc', !covered && S.mode === 'both' && S.follow === policy);
+    panel.classList.toggle('foc', !covered && S.mode === 'both' && followed() === policy);
     if (covered && policy === shown()[0]) drawLengths(canvas, lanes, k, height * lanes.slots);
     else {
-      const done = S.mode === 'both' && t > lanes.span;
+      const done = S.mode === 'both' && !run.active && t > lanes.span;
       const text = done ? fill(t >= span() ? W.early_end : W.early, { n: number(t - lanes.span) }) : '';
       drawLanes(canvas, lanes, k, {
-        t: covered ? 0 : Math.min(S.t, lanes.span, window_),
+        t: covered ? 0 : Math.min(at, lanes.span, window_),
         steps: window_,
         laneHeight: (height * S.B) / lanes.slots,
         numbers: true,
         hot,
+        goal: run.active ? drawn[policy].span : null,
         finished: done ? { from: lanes.span, to: Math.min(S.t, window_), text } : null,
       });
-      if (S.mode === 'both' && !covered && ended) playhead(canvas, lanes, window_, height);
+      if (S.mode === 'both' && !covered && ended && !run.active) playhead(canvas, lanes, window_, height);
     }
     setHtml(part('.pm'), metaHtml(covered, ended, policy, t, lanes));
-    setHtml(part('.big'), covered ? '<span class="dim">?</span>' : `${percent(lanes.utilisation)}<small>%</small>`);
+    const empty = covered ? '?' : lanes.span ? '' : '–';
+    setHtml(
+      part('.big'),
+      empty ? `<span class="dim">${empty}</span>` : `${percent(lanes.utilisation)}<small>%</small>`,
+    );
+    const measured = covered ? '' : measuredHtml(run, policy, W);
+    part('.meas').hidden = !run.on;
+    setHtml(part('.meas'), measured);
     const guess = page.guess(policy, S.B, S.lengths === 'real64' && S.arrivals === 'all');
     part('.gs').hidden = covered || guess === null;
     setHtml(part('.gs'), guess === null ? '' : esc(fill(W.your_guess, { g: guess })));
@@ -208,23 +285,26 @@ function createSwimlane(root, data, page) {
     );
     Object.assign(
       panel.dataset,
-      covered ? { steps: '', utilisation: '' } : { steps: lanes.steps, utilisation: percent(lanes.utilisation) },
+      covered || empty ? { steps: '', utilisation: '' } : { steps: lanes.steps, utilisation: percent(lanes.utilisation) },
     );
     if (!playing) canvas.setAttribute('aria-label', describe(covered, policy, lanes));
   }
   // What stands beside a panel's name: who writes and who waits now, or the whole run once it is over.
   function metaHtml(covered, ended, policy, t, lanes) {
     const first = policy === shown()[0];
+    if (run.active && !lanes.span) return esc(policy === run.policy || first ? W.live.about_to : W.live.after_that);
     if (covered) return esc(fill(first ? W.before_static : W.before_queue, { n: lanes.requests, B: lanes.slots }));
     if (ended) {
       const cells = fill(W.total_cells, { cells: number(lanes.useful_cells) });
-      return `${esc(fill(W.total, { steps: number(lanes.steps) }))}<span class="x">${esc(cells)}</span>`;
+      const wait = lanes.span > lanes.steps ? fill(W.total_span, { t: number(lanes.span) }) : '';
+      return `${esc(fill(W.total, { steps: number(lanes.steps) }) + wait)}<span class="x">${esc(cells)}</span>`;
     }
     const queued = fill(W.queued, { n: t ? valueAt(lanes.waiting, t - 1) : lanes.requests });
     return `<b>${t ? valueAt(lanes.running, t - 1) : 0}</b> / ${lanes.slots} ${esc(W.writing)}<span class="x"> · ${esc(queued)}</span>`;
   }
   function describe(covered, policy, lanes) {
     if (covered) return `${W.policy[policy]}: ${W.guess_first}`;
+    if (!lanes.span) return `${W.policy[policy]}: ${W.live.about_to}`;
     const steps = fill(W.total, { steps: number(lanes.steps) }),
       cells = fill(W.total_cells, { cells: number(lanes.useful_cells) });
     return `${W.policy[policy]}, B = ${lanes.slots}: ${steps}${cells}, ${percent(lanes.utilisation)}%`;
@@ -244,8 +324,9 @@ function createSwimlane(root, data, page) {
       covered ? esc(W.guess_first) : fill(esc(W.step_of), { t: `<b>${number(t)}</b>`, T: number(span()) }),
     );
     $('.pl').classList.toggle('off', covered);
-    setHtml($('.pl'), playing ? ICON.pause : ICON.play);
-    $('.pl').setAttribute('aria-label', playing ? W.pause : W.play);
+    const moves = playing || run.state === 'running';
+    setHtml($('.pl'), moves ? ICON.pause : ICON.play);
+    $('.pl').setAttribute('aria-label', moves ? W.pause : W.play);
     for (const button of $$('.modes button')) button.setAttribute('aria-pressed', button.dataset.mode === S.mode);
     for (const button of $$('.speeds button')) button.setAttribute('aria-pressed', +button.dataset.speed === speed);
     $('.slots').value = data.slots.indexOf(S.B);
@@ -253,7 +334,7 @@ function createSwimlane(root, data, page) {
     setHtml($('.ctl output'), String(S.B));
     $('.late').hidden = !lanes.early;
     $('.other').hidden = !lanes.other;
-    if (!page.presenting()) {
+    if (!page.presenting() && !run.on) {
       const [from, to] = drawLens($('.lens canvas'), lanes, k, t, covered);
       const range = esc(fill(W.steps_range, { a: number(from), b: number(to) }));
       setHtml(
@@ -268,15 +349,29 @@ function createSwimlane(root, data, page) {
       covered ? `<li class="none">${esc(W.log_empty)}</li>` : logHtml(lanes, t, page.presenting() ? 4 : 5, W),
     );
     controls.show(spec(), error);
-    controls.facts(lanes);
+    controls.facts(drawn[followed()]);
     if ($('.twin').open && !playing)
-      setHtml($('.twin .scroll'), covered ? esc(W.guess_first) : twinHtml(drawn, shown(), followed(), t, W));
+      setHtml($('.twin .scroll'), covered ? esc(W.guess_first) : twinHtml({ static: seen('static'), continuous: seen('continuous') }, shown(), followed(), t, W));
   }
 
   // ---- controls --------------------------------------------------------------------------------------------------
   $('.pl').onclick = () => (page.locked() ? page.askGuess() : play(!playing));
-  $('.next').onclick = () => drawn && jump(Math.floor(S.t) + 1);
+  $('.next').onclick = () => advance(1);
+  const advance = (n) => {
+    if (run.active) {
+      if (n > 0) run.step();
+    } else if (drawn) jump(Math.floor(S.t) + n);
+  };
+  for (const button of $$('[data-source]'))
+    button.onclick = () => {
+      if (page.locked()) page.askGuess();
+      else if (button.dataset.source === 'counted') runLeave();
+      else if (drawn && !run.active) runStart();
+    };
+  for (const button of $$('[data-pace]')) button.onclick = () => run.setPace(+button.dataset.pace);
+  $('.source .end').onclick = () => run.stop();
   $('.reset').onclick = () => {
+    run.leave();
     play(false);
     error = null;
     S = { ...home };
@@ -286,6 +381,7 @@ function createSwimlane(root, data, page) {
   $('.link').onclick = () => copyLink($('.link span'), W, page.changed);
   for (const button of $$('.modes button')) {
     button.onclick = () => {
+      runLeave();
       const end = drawn && S.t >= span();
       S.mode = button.dataset.mode;
       S.window = 0;
@@ -307,8 +403,9 @@ function createSwimlane(root, data, page) {
       page.changed();
     };
   $('.slots').oninput = (event) => {
-    const began = performance.now(),
-      end = drawn && S.t >= span();
+    const began = performance.now();
+    runLeave();
+    const end = drawn && S.t >= span();
     S.B = data.slots[+event.target.value];
     if (end) S.t = Infinity;
     settle();
@@ -333,7 +430,7 @@ function createSwimlane(root, data, page) {
   }
   function hover(canvas, event) {
     if (!drawn || page.locked() || playing) return;
-    const lanes = drawn[canvas.closest('.pan').dataset.policy],
+    const lanes = seen(canvas.closest('.pan').dataset.policy),
       box = canvas.getBoundingClientRect();
     const step = Math.floor(stepAt(k, canvas, steps(), event.clientX)),
       slot = Math.floor(((event.clientY - box.top) / box.height) * lanes.slots);
@@ -359,6 +456,8 @@ function createSwimlane(root, data, page) {
   // ---- what the page asks of it ------------------------------------------------------------------------------------
   return {
     show(state, start) {
+      if (run.active && !start) return; // scrolling on does not end a run
+      run.leave();
       playing = false;
       error = null;
       S = stateOf(state);
@@ -403,7 +502,7 @@ function createSwimlane(root, data, page) {
       return {
         mode: beside('mode'),
         B: beside('B'),
-        step: page.locked() || now === base.t ? null : now === Infinity ? null : now,
+        step: page.locked() || run.on || now === base.t ? null : now === Infinity ? null : now,
         window: beside('window'),
         lengths: beside('lengths'),
         own: S.lengths === 'own' ? S.own : null,
@@ -413,21 +512,29 @@ function createSwimlane(root, data, page) {
     },
     quantity(path) {
       const [policy, name] = path.split('.');
-      return drawn && !page.locked() && drawn[policy] && name in drawn[policy] ? drawn[policy][name] : null;
+      return drawn && !page.locked() && !run.on && drawn[policy] && name in drawn[policy] ? drawn[policy][name] : null;
     },
     redraw,
     point,
     toggle: () => play(!playing),
-    step: (n) => drawn && jump(Math.floor(S.t) + n),
+    step: advance,
     get busy() {
-      return playing;
+      return playing || run.state === 'running';
     },
     stop() {
       playing = false;
+      run.end();
       store.sweep++;
     },
   };
 }
+
+// A run that has not begun: the slots, nobody in them.
+const notBegun = (lanes) => ({
+  ...lanes,
+  ...{ segs: [], idle: [], rows: lanes.rows.map(() => []), log: [], running: [], waiting: [] },
+  ...{ span: 0, steps: 0, useful_cells: 0 },
+});
 
 function setHtml(element, html) {
   if (element.shownHtml === html) return;

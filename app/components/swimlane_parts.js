@@ -13,12 +13,13 @@ function playerHtml(data) {
   return `<div class="stage">${controlsHtml(data, W)}
       ${each(POLICIES, (policy) => panelHtml(policy, W))}
       <canvas class="axis" aria-hidden="true"></canvas>${transportHtml(W)}</div>
-    <div class="rest">${workloadHtml(data, W)}${legendHtml(W)}
+    <div class="rest">${sourceHtml(W)}${workloadHtml(data, W)}${legendHtml(W)}
       <div class="two">
         <div class="lens"><h3></h3><canvas role="img"></canvas></div>
+        <div class="said" hidden><h3></h3><ol class="said-now"></ol></div>
         <div><h3 class="whose"></h3><ol class="log"></ol></div>
       </div>
-      <p class="badge"><span class="dot"></span>${esc(W.badge)} ${chip(W, 'counted', esc(W.badge_note))}
+      <p class="badge"><span class="dot"></span><span class="what"></span> <span class="how"></span>
         <span class="keys">${each(W.keys.split(' · '), keyHint)}</span></p>
       <details class="twin"><summary>${esc(W.twin.title)}</summary><div class="scroll"></div></details>
     </div>`;
@@ -36,6 +37,7 @@ const controlsHtml = (data, W) => `<div class="ctl">
 const panelHtml = (policy, W) => `<div class="pan" data-policy="${policy}">
     <header><button type="button" class="pn">${esc(W.policy[policy])}</button><span class="pm"></span>
       <span class="gs" hidden></span><span class="big"></span>${chip(W, 'counted')}</header>
+    <p class="meas" hidden></p>
     <canvas role="img" tabindex="0"></canvas>
   </div>`;
 
@@ -45,6 +47,7 @@ const transportHtml = (W) => `<div class="tr">
     <span class="st"></span>
     <div class="seg speeds" role="group" aria-label="${esc(W.speed)}">
       ${each(SPEEDS, ([speed, name]) => `<button type="button" data-speed="${speed}">${esc(W[name])}</button>`)}</div>
+    ${runPacesHtml(W)}
   </div>`;
 
 function workloadHtml(data, W) {

@@ -10,6 +10,9 @@ from app.components import HERE, SCRIPTS, STYLES, bundle
 from app.page import GROUPS
 from lessons.words import words
 
+RUN_STATES = ("connecting", "loading", "busy", "running", "paused", "done", "stopped")
+REASONS = ("length", "stop", "abort", "refused", "error")
+
 
 def test_every_file_is_in_the_bundle_once():
     files = {path.name for path in HERE.iterdir() if path.suffix in (".css", ".js")}
@@ -38,6 +41,11 @@ def test_words_that_the_browser_needs_are_there(lang):
     twin = table.group("twin")
     for key in set(re.findall(r"\bT\.([a-z_]+)\b|\bW\.twin\.([a-z_]+)\b", code)):
         assert "".join(key) in twin, key
+    live = table.group("live")
+    for key in set(re.findall(r"\b(?:this\.)?L\.([a-z_]+)\b|\bW\.live\.([a-z_]+)\b", code)):
+        assert "".join(key) in live, key
+    for group, names in (("run", RUN_STATES), ("ended", REASONS)):
+        assert {f"{group}_{name}" for name in names} <= set(live)
 
 
 def test_the_browser_schedules_nothing():

@@ -196,19 +196,22 @@ def test_frames_are_made_once_for_all_and_not_too_often():
                 into.append(await box.next())
 
         readers = [asyncio.create_task(read(box, into)) for box, into in zip(boxes, got, strict=True)]
-        end = time.monotonic() + 1.0
-        while time.monotonic() < end:
+        begin = time.monotonic()
+        while (seconds := time.monotonic() - begin) < 1.0:
             feed.changed()
             await asyncio.sleep(0.002)
+        for _ in range(500):  # the last frame reaches everybody, however busy the machine is
+            if all(into and into[-1] == str(len(made) - 1) for into in got):
+                break
+            await asyncio.sleep(0.02)
         for reader in readers:
             reader.cancel()
         for box in boxes:
             feed.leave(box)
-        return got
+        return got, seconds
 
-    got = asyncio.run(listen())
-    assert len(made) <= PER_SECOND + 3
-    assert len(made) >= PER_SECOND // 2
+    got, seconds = asyncio.run(listen())
+    assert 2 <= len(made) <= PER_SECOND * (seconds + 1)
     assert all(into[-1] == got[0][-1] for into in got[1:])
 
 
