@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 from engine import CapacityError, CountingRunner, Engine, EngineConfig, Request, SamplingParams, ValidationError
 from engine.errors import ModelError
 from engine.model.attention import KVPool, PagedStep
+from engine.model.fetch import available
 from engine.model.generate import DEFAULT_MODEL
 from engine.model.runner import ModelRunner, load_model
 from tests.engine.model import layouts
@@ -115,6 +116,15 @@ def check_workload(subject, number):
 def test_equals_generate(subjects, name):
     for number in range(NAMES.index(name), 50, len(NAMES)):
         check_workload(subjects(name), number)
+
+
+def test_equals_generate_on_smollm2():
+    folder = available("smollm2")
+    if folder is None:
+        pytest.skip("SmolLM2 is not fetched (python -m engine fetch-model smollm2)")
+    subject = Subject(folder)
+    for number in (3, 8, 21):
+        check_workload(subject, number)
 
 
 def test_random_workloads_are_tight():
