@@ -137,14 +137,14 @@ function createLive(root, data, page) {
   }
   function laneHeight() {
     if (narrow()) return 20;
-    if (page.presenting()) return clamp((innerHeight - 720) / frame.engine.slots, 26, 44);
+    if (page.presenting()) return clamp((innerHeight - 820) / frame.engine.slots, 30, 44);
     return clamp((innerHeight - 750) / frame.engine.slots, 19, 34);
   }
   function drawDoor() {
     const waiting = frame.queue.behind.length + (frame.queue.head ? 1 : 0);
     setText($('.door .count'), waiting ? fill(L.waiting, { n: number(waiting) }) : '');
     setHtml($('.queue'), queueHtml(frame, names, W));
-    setHtml($('.just'), justHtml(frame, names, W, narrow() ? 5 : 3));
+    setHtml($('.just'), justHtml(frame, names, W, narrow() ? 5 : page.presenting() ? 4 : 3));
   }
   function drawMemory() {
     const { num_blocks: blocks, block_size: size } = frame.engine;
@@ -183,8 +183,8 @@ function createLive(root, data, page) {
       field('textarea').placeholder = fill(offered === 'zh' ? L.write_zh : L.write_en, { example: examples[0] });
       setHtml(
         field('.examples'),
-        each(examples.slice(0, 6), (text) => `<button type="button" lang="${offered}">${esc(text)}</button>`) +
-          `<button type="button" class="long">${esc(L.long_one)}</button>`,
+        `<button type="button" class="long">${esc(L.long_one)}</button>` +
+          each(examples, (text) => `<button type="button" lang="${offered}">${esc(text)}</button>`),
       );
     }
     field('.btn.p').disabled = field('.many').disabled = socket.state !== 'open' || frame.state !== 'ready';
@@ -197,8 +197,7 @@ function createLive(root, data, page) {
   };
   form.onsubmit = (event) => {
     event.preventDefault();
-    const prompt = field('textarea').value || data.prompts[language()][0];
-    send(prompt, field('.name').value.trim()).then((id) => {
+    send(field('textarea').value, field('.name').value.trim()).then((id) => {
       if (id === undefined) return;
       field('textarea').value = '';
       replies.sent = id;
@@ -209,8 +208,8 @@ function createLive(root, data, page) {
     ask('submit', {
       prompt,
       name,
-      max_tokens: Math.trunc(+field('.max').value) || 0,
-      temperature: +field('.heat').value,
+      max_tokens: +field('.max').value,
+      temperature: field('.heat').value === '' ? -1 : +field('.heat').value,
       top_k: null,
       top_p: 0.95,
       seed: null,

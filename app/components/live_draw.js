@@ -6,7 +6,7 @@ function drawLiveLanes(element, frame, k, view) {
     slots = frame.engine.slots,
     [g, width] = fitCanvas(element, h * slots + 1);
   const X = liveScale(k, width, frame),
-    size = Math.min(k.name, Math.max(10, h - 6)),
+    size = Math.min(k.name, Math.max(10, h - 5)),
     notched = new Set();
   for (let i = 0; i < frame.notches.length; i += 2) notched.add(`${frame.notches[i]}|${frame.notches[i + 1]}`);
   for (let slot = 0; slot < slots; slot++) {
@@ -59,11 +59,16 @@ function drawName(g, k, name, request, kind, box) {
   g.fillText(text, box.x + 5, middle);
 }
 
-// Steps to pixels: the last `window` steps, the last one at the right edge.
+// How many steps the lanes reach back: fewer at first, so that what has just begun is not a sliver.
+const REACH = 60;
+const liveReach = (frame) => clamp(frame.step, Math.min(REACH, frame.window), frame.window);
+
+// Steps to pixels: the last steps, the last one at the right edge.
 const liveScale = (k, width, frame) => {
-  const from = frame.step - frame.window,
-    unit = (width - k.gutter - k.head) / frame.window;
-  return (step) => k.gutter + clamp(step - from, 0, frame.window) * unit;
+  const reach = liveReach(frame),
+    from = frame.step - reach,
+    unit = (width - k.gutter - k.head) / reach;
+  return (step) => k.gutter + clamp(step - from, 0, reach) * unit;
 };
 
 function drawLiveAxis(element, frame, k, now) {
@@ -76,8 +81,9 @@ function drawLiveAxis(element, frame, k, now) {
   g.fillText(now, width, 7);
   const room = width - g.measureText(now).width - 14;
   g.textAlign = 'center';
-  const every = frame.window / 4;
-  for (let step = Math.ceil(Math.max(0, frame.step - frame.window) / every) * every; step < frame.step; step += every) {
+  const reach = liveReach(frame),
+    every = reach > 2 * REACH ? REACH : REACH / 3;
+  for (let step = Math.ceil(Math.max(0, frame.step - reach) / every) * every; step < frame.step; step += every) {
     g.fillRect(X(step), 0, k.thin, 4);
     const half = g.measureText(number(step)).width / 2;
     if (X(step) + half < room && X(step) - half >= 0) g.fillText(number(step), X(step), 7);
@@ -87,8 +93,9 @@ function drawLiveAxis(element, frame, k, now) {
 // The request at a place of the lanes, or null.
 function liveRequestAt(frame, k, element, event) {
   const box = element.getBoundingClientRect(),
-    unit = (box.width - k.gutter - k.head) / frame.window;
-  const step = frame.step - frame.window + Math.floor((event.clientX - box.left - k.gutter) / unit),
+    reach = liveReach(frame),
+    unit = (box.width - k.gutter - k.head) / reach;
+  const step = frame.step - reach + Math.floor((event.clientX - box.left - k.gutter) / unit),
     slot = Math.floor(((event.clientY - box.top) / box.height) * frame.engine.slots);
   for (let i = 0; i < frame.segs.length; i += 5) {
     const [row, start, length, request] = frame.segs.slice(i, i + 4);

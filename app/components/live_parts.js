@@ -38,9 +38,9 @@ function liveHtml(data) {
 
 const paceOption = (n, L) => `<option value="${n}">${esc(n ? fill(L.per_second, { n }) : L.full)}</option>`;
 
-const writeHtml = (W, L) => `<form class="write" data-part="write">
+const writeHtml = (W, L) => `<form class="write" data-part="write" novalidate>
     <label class="prompt"><span>${esc(L.prompt)}</span><textarea rows="1" maxlength="4000" spellcheck="false"></textarea></label>
-    <div class="go"><button type="submit" class="btn p">${esc(L.send)}</button>
+    <div class="send"><button type="submit" class="btn p">${esc(L.send)}</button>
       <button type="button" class="btn many">${esc(L.many)}</button></div>
     <div class="examples" role="group" aria-label="${esc(L.examples)}"></div>
     <div class="more">
@@ -239,6 +239,7 @@ function modelsHtml(frame, W) {
       absent: button('fetch', L.fetch),
       fetching: `<progress max="${model.total || 1}" ${model.total ? `value="${model.done}"` : ''}></progress>
         <span>${esc(fill(L.fetching, { done: megabytes(model.done), total: model.total ? megabytes(model.total) : '?' }))}</span>`,
+      fetched: button('model', L.model_switch),
       loading: `<span>${esc(L.model_loading)}</span>`,
       ready: runs === key ? `<span>${esc(L.model_runs)}</span>` : button('model', L.model_switch),
       failed: `<span class="warn">${esc(fill(L.model_failed, { message: model.message }))}</span>${button('fetch', L.again)}`,

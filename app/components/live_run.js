@@ -39,13 +39,18 @@ class ModelRun {
       if (policy === frame.policy || !this.lanes[policy] || this.lanes[policy].steps !== raw.steps)
         this.lanes[policy] = unpackLanes(raw);
     }
-    if (frame.state === 'failed') this.trouble = { code: 'run_failed', detail: { message: frame.message } };
+    if (frame.state === 'failed') this.trouble = frame.error;
     this.changed();
   }
 
   get state() {
     if (this.trouble) return this.trouble.code === 'offline' ? 'offline' : 'failed';
     return this.frame ? this.frame.state : 'connecting';
+  }
+
+  // What is wrong with a list that somebody typed: it is said beside the list.
+  get mistake() {
+    return this.trouble && this.trouble.code.startsWith('own_') ? this.trouble : null;
   }
 
   get active() {
@@ -113,10 +118,9 @@ const runPacesHtml = (W) => `<div class="seg paces" role="group" aria-label="${e
 function runText(run, W, total) {
   const L = W.live;
   if (!run.on) return L.source_note;
-  if (run.trouble && run.trouble.code !== 'run_failed') return troubleText(run.trouble, W);
+  if (run.trouble) return troubleText(run.trouble, W);
   const lanes = run.lanes[run.policy],
     at = { policy: W.mode[run.policy] || '', t: number(lanes ? lanes.span : 0), T: number(total) };
-  if (run.state === 'failed') return fill(L.failed, { message: run.frame.message });
   return fill(L[`run_${run.state}`], at);
 }
 

@@ -62,7 +62,10 @@ class LiveSocket {
 }
 
 // What went wrong, in words.
-const troubleText = (problem, W) => fill(W.errors[problem.code] || W.errors.broken, problem.detail || {});
+function troubleText(problem, W) {
+  const detail = Object.entries(problem.detail || {}).map(([k, v]) => [k, typeof v === 'number' ? number(v) : v]);
+  return fill(W.errors[problem.code] || W.errors.broken, Object.fromEntries(detail));
+}
 
 // "tiny-model · CPU · torch · 1 thread"; nothing while no model is there.
 const machineText = (model, L) =>

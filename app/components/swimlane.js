@@ -348,7 +348,7 @@ function createSwimlane(root, data, page) {
       $('.log'),
       covered ? `<li class="none">${esc(W.log_empty)}</li>` : logHtml(lanes, t, page.presenting() ? 4 : 5, W),
     );
-    controls.show(spec(), error);
+    controls.show(spec(), error || run.mistake);
     controls.facts(drawn[followed()]);
     if ($('.twin').open && !playing)
       setHtml($('.twin .scroll'), covered ? esc(W.guess_first) : twinHtml({ static: seen('static'), continuous: seen('continuous') }, shown(), followed(), t, W));

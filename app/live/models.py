@@ -1,6 +1,7 @@
 """The models the app can run: the small one that lies in data, and SmolLM2, fetched only when somebody asks for it.
 
-Loading imports torch, which takes seconds; it happens in a background thread, never while the app starts.
+Loading imports torch, which takes seconds; it happens in a background thread, never while the app starts. A model that
+was fetched before is on offer from the start, and takes memory only once somebody asks for it.
 """
 
 from __future__ import annotations
@@ -85,7 +86,12 @@ class Model:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a model is: `absent`, `fetching` (done of total bytes), `loading`, `ready` or `failed` (message)."""
+    """How far a model is.
+
+    Attributes:
+        state: `absent`, `fetching` (done of total bytes), `fetched` (on this machine), `loading`, `ready` or `failed`
+            (message).
+    """
 
     state: str
     done: int = 0
@@ -109,17 +115,20 @@ class Models:
     Args:
         load: from a model's name in the app to the model; slow.
         fetch: brings what `load` needs onto this machine, telling (done, total) as it goes; quick if it is there.
+        is_fetched: whether it is there already.
     """
 
     def __init__(
         self,
         load: Callable[[str], Model] | None = None,
         fetch: Callable[[str, Progress], None] | None = None,
+        is_fetched: Callable[[str], bool] | None = None,
     ) -> None:
         self._load = load or load_from_disk
         self._fetch = fetch or fetch_to_disk
         self._lock = threading.Lock()
-        self._slots = {"tiny": _Slot(Standing("loading")), "smollm2": _Slot(Standing("absent"))}
+        there = (is_fetched or is_on_disk)("smollm2")
+        self._slots = {"tiny": _Slot(Standing("loading")), "smollm2": _Slot(Standing("fetched" if there else "absent"))}
         self._watchers: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -190,6 +199,13 @@ def load_from_disk(key: str) -> Model:
     use_threads(THREADS)
     folder = ROOT / "data" / "tiny-model" if key == "tiny" else models_folder() / key
     return Model(key, load_model(folder), ModelRunner)
+
+
+def is_on_disk(key: str) -> bool:
+    """Whether a model that can be fetched lies here with all its files."""
+    from engine.model.fetch import available
+
+    return available(key) is not None
 
 
 def fetch_to_disk(key: str, progress: Progress) -> None:

@@ -246,11 +246,13 @@ class Run:
         self.seats.nudge()
 
     def _drive(self) -> None:
-        """The run's own thread: seat, model, each policy."""
+        """The run's own thread: model, seat, each policy."""
         try:
             spec, slots, policies = parse(self._params)
+            model = self._wait_for_model()
+            if model is not None:
+                fits(spec, model)
             if self.seats.take(self, self._stopped.is_set):
-                model = self._wait_for_model()
                 for policy in policies:
                     if model is not None and not self._stopped.is_set():
                         self._run(policy, spec.workload(), slots, model)
@@ -266,7 +268,8 @@ class Run:
             self.seats.leave(self)
 
     def _wait_for_model(self) -> Model | None:
-        self._stand("loading")
+        if self.models.get("tiny") is None:
+            self._stand("loading")
         unwatch = self.models.watch(self._model_came.set)
         try:
             while (model := self.models.get("tiny")) is None and not self._stopped.is_set():
@@ -278,6 +281,7 @@ class Run:
         finally:
             unwatch()
         self._model = model
+        self._stand("busy")
         return model
 
     def _run(self, policy: str, workload: Workload, slots: int, model: Model) -> None:
@@ -311,6 +315,16 @@ def parse(params: Mapping[str, str]) -> tuple[Spec, int, tuple[str, ...]]:
     if not set(policies) <= set(POLICIES) or len(set(policies)) < len(policies):
         raise SpecError("query", name="policies")
     return Spec.parse(params), parse_slots(params.get("B", "8")), policies
+
+
+def fits(spec: Spec, model: Model) -> None:
+    """LiveError names the first length of a person's own list that the model has no room for."""
+    positions = model.loaded.max_model_len
+    if spec.lengths != "own" or positions is None:
+        return
+    for i, length in enumerate(spec.own, 1):
+        if length > positions - 1:  # the prompt takes one
+            raise LiveError("own_context", i=i, word=length, positions=positions, max=positions - 1)
 
 
 def requests_of(workload: Workload, model: Model) -> list[Request]:

@@ -20,7 +20,7 @@ from app.live.models import Model, Models
 from engine.config import EngineConfig
 from engine.engine import Engine, StepRecord
 from engine.errors import CapacityError, EngineError
-from engine.request import Request, SamplingParams
+from engine.request import MAX_TOKENS_LIMIT, Request, SamplingParams
 from engine.service import EngineService
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +51,7 @@ class Shared:
         self._number = 0
         self._lock = threading.RLock()  # over which engine is the present one
         self._state, self._message = "loading", ""
+        self._wanted: str | None = None  # a model that is loading and shall run as soon as it is ready
         self._model: Model | None = None
         self._service: EngineService | None = None
         self._board: Board | None = None
@@ -134,10 +135,17 @@ class Shared:
                     self._run_on(model)
                 elif standing.state == "failed":
                     self._state, self._message = "failed", standing.message
+            elif self._wanted is not None:
+                model = self.models.get(self._wanted)
+                if model is not None:
+                    self._run_on(model)
+                elif self.models.standing(self._wanted).state == "failed":
+                    self._wanted = None
         self.feed.changed()
 
     def _run_on(self, model: Model) -> None:
         """A new engine on a model; what runs on the one before ends."""
+        self._wanted = None
         before, kept = self._service, []
         pace, paused = (before.pace, before.paused) if before is not None else (self._first_pace, False)
         if before is not None and self._board is not None:
@@ -178,8 +186,16 @@ class Shared:
             raise LiveError("live_value", name="model")
         model = self.models.get(key)
         if model is None:
-            raise LiveError("live_model")
+            if self.models.standing(key).state not in ("fetched", "loading"):
+                raise LiveError("live_model")
+            with self._lock:
+                self._wanted = key
+            self.models.ask_for(key)
+            self._models_changed()  # it may have become ready in between
+            return
         if model is self._model:
+            with self._lock:
+                self._wanted = None
             return
         self._state = "switching"
         self.feed.changed()
@@ -191,18 +207,31 @@ class Shared:
         prompt, name = clean(message.get("prompt"), "prompt"), clean(message.get("name") or "", "name")
         if len(prompt) > MAX_PROMPT:
             raise LiveError("live_prompt", count=len(prompt), max=MAX_PROMPT)
-        tokens = model.encode(prompt)
+        tokens = model.encode(prompt) if prompt.strip() else []
         if not tokens:
             raise LiveError("live_empty")
+        max_tokens = message.get("max_tokens", 60)
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise LiveError("live_max_tokens")
+        limit = service.engine.config.max_model_len
+        too_big = LiveError("live_too_big", prompt=len(tokens), max_tokens=max_tokens, limit=limit)
+        if max_tokens > MAX_TOKENS_LIMIT:
+            raise too_big
         temperature, top_p = message.get("temperature"), message.get("top_p")
+        if temperature is not None and not is_temperature(temperature):
+            raise LiveError("live_temperature")
         params = SamplingParams(
-            max_tokens=message.get("max_tokens", 60),
+            max_tokens=max_tokens,
             temperature=0.8 if temperature is None else temperature,
             top_k=message.get("top_k"),
             top_p=1.0 if top_p is None else top_p,
             seed=message.get("seed"),
         )
-        return self._hand_in(service, board, Request(tuple(tokens), params, name=name.strip()[:MAX_NAME]), prompt)
+        request = Request(tuple(tokens), params, name=name.strip()[:MAX_NAME])
+        try:
+            return self._hand_in(service, board, request, prompt)
+        except CapacityError as refused:
+            raise too_big from refused
 
     def _fill(self, service: EngineService, board: Board, model: Model, count: object) -> None:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_FILL:
@@ -244,6 +273,11 @@ def clean(text: object, name: str) -> str:
         raise LiveError("live_value", name=name)
     text = text.encode("utf-8", "ignore").decode("utf-8")
     return "".join(c for c in text if c in "\n\t" or ord(c) >= 32)
+
+
+def is_temperature(value: object) -> bool:
+    """Whether it is a number from 0 to 2."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 2
 
 
 @cache

@@ -58,10 +58,8 @@ def fake_model(key="tiny", seconds=0.0, runner=None):
     return Model(key, loaded, lambda _: runner if runner is not None else SlowRunner(seconds))
 
 
-def fake_models(seconds=0.0, **options):
-    return Models(
-        load=lambda key: fake_model(key, seconds), fetch=options.pop("fetch", lambda key, told: None), **options
-    )
+def fake_models(seconds=0.0, fetched=False):
+    return Models(lambda key: fake_model(key, seconds), lambda key, told: None, lambda key: fetched)
 
 
 def ready(models, key="tiny"):

@@ -161,7 +161,7 @@ def test_close_leaves_no_thread(begin):
         ({"policies": ""}, "query"),
         ({"policies": "random"}, "query"),
         ({"lengths": "own", "own": "3 x"}, "own_words"),
-        ({"lengths": "own", "own": "3 2000"}, "engine"),
+        ({"lengths": "own", "own": "3 1024"}, "own_context"),
     ],
 )
 def test_a_run_nobody_can_make_says_why(begin, query, code):
@@ -173,6 +173,15 @@ def test_a_run_nobody_can_make_says_why(begin, query, code):
     for lang in ("zh", "en"):
         assert words(lang).fill(f"errors.{code}", **told["error"]["detail"])
     until(lambda: not run.seats.has(run))
+
+
+def test_a_list_too_long_for_the_model_names_the_item_and_takes_no_seat(begin):
+    seats = Seats(0)
+    run = begin({"lengths": "own", "own": "1023 2000 3000"}, seats=seats)
+    until(lambda: state(run) == "failed")
+    assert frame(run)["error"]["detail"] == {"i": 2, "word": 2000, "positions": 1024, "max": 1023}
+    assert frame(run)["lanes"] == {}
+    assert state(begin({"lengths": "own", "own": "1023"}, seats=seats)) != "failed"
 
 
 def test_a_model_that_fails_on_the_way(begin):

@@ -159,17 +159,33 @@ def test_cancel_waiting_and_running(shared):
 
 
 def test_what_can_never_fit_is_refused_and_shown(shared):
-    with pytest.raises(EngineError, match="max_model_len"):
-        submit(shared, max_tokens=2000)
-    one = by_number(frame(shared))[1]
-    assert (one["status"], one["reason"]) == ("refused", "refused")
-    assert submit(shared) == "2"
+    for number, (prompt, max_tokens) in enumerate([("卻說天下", 1021), ("卻", 10**6), ("說" * 1200, 5)], 1):
+        with pytest.raises(LiveError) as refused:
+            submit(shared, prompt, max_tokens)
+        assert refused.value.code == "live_too_big"
+        assert refused.value.detail == {"prompt": len(prompt), "max_tokens": max_tokens, "limit": 1024}
+        one = by_number(frame(shared))[number]
+        assert (one["status"], one["reason"]) == ("refused", "refused")
+    assert submit(shared, max_tokens=1020) == "4"
+    with pytest.raises(LiveError) as refused:
+        submit(shared, "卻", 10**9)
+    assert refused.value.detail == {"prompt": 1, "max_tokens": 10**9, "limit": 1024}
 
 
 @pytest.mark.parametrize(
     ("message", "code"),
     [
         ({"do": "submit", "prompt": ""}, "live_empty"),
+        ({"do": "submit", "prompt": " \n\u3000"}, "live_empty"),
+        ({"do": "submit", "prompt": "x", "max_tokens": 0}, "live_max_tokens"),
+        ({"do": "submit", "prompt": "x", "max_tokens": -3}, "live_max_tokens"),
+        ({"do": "submit", "prompt": "x", "max_tokens": 2.5}, "live_max_tokens"),
+        ({"do": "submit", "prompt": "x", "max_tokens": "9"}, "live_max_tokens"),
+        ({"do": "submit", "prompt": "x", "max_tokens": None}, "live_max_tokens"),
+        ({"do": "submit", "prompt": "x", "temperature": -1}, "live_temperature"),
+        ({"do": "submit", "prompt": "x", "temperature": 2.5}, "live_temperature"),
+        ({"do": "submit", "prompt": "x", "temperature": float("nan")}, "live_temperature"),
+        ({"do": "submit", "prompt": "x", "temperature": "hot"}, "live_temperature"),
         ({"do": "submit"}, "live_value"),
         ({"do": "submit", "prompt": 7}, "live_value"),
         ({"do": "submit", "prompt": "x" * 2001}, "live_prompt"),
@@ -194,9 +210,7 @@ def test_rubbish_is_refused_in_both_languages(shared, message, code):
     assert frame(shared)["requests"] == []
 
 
-@pytest.mark.parametrize(
-    "more", [{"max_tokens": 0}, {"max_tokens": "9"}, {"temperature": -1}, {"top_p": 2}, {"top_k": 0}, {"seed": "x"}]
-)
+@pytest.mark.parametrize("more", [{"top_p": 2}, {"top_k": 0}, {"seed": "x"}])
 def test_what_the_engine_refuses_leaves_no_trace(shared, more):
     with pytest.raises(ValidationError):
         submit(shared, **more)
@@ -290,6 +304,59 @@ def test_switching_models(shared):
     assert by_number(frame(shared))[2]["status"] == "running"
     shared.act({"do": "fill", "count": 1})
     assert frame(shared)["requests"][-1]["prompt"].isascii()
+
+
+def test_a_fetched_model_is_on_offer_and_loaded_when_asked_for():
+    loaded = []
+    models = fake_models(fetched=True)
+    models._load = lambda key: loaded.append(key) or fake_model(key)
+    shared = Shared(ready(models), pace=None)
+    try:
+        assert frame(shared)["models"]["smollm2"]["state"] == "fetched"
+        assert loaded == ["tiny"]
+        shared.act({"do": "model", "name": "smollm2"})
+        until(lambda: frame(shared)["model"]["language"] == "en")
+        assert loaded == ["tiny", "smollm2"]
+        shared.act({"do": "model", "name": "tiny"})
+        assert frame(shared)["model"]["language"] == "zh"
+    finally:
+        shared.close()
+
+
+def test_the_last_wish_for_a_model_holds():
+    gate = threading.Event()
+    models = fake_models(fetched=True)
+    models._load = lambda key: (key == "tiny" or gate.wait(20)) and fake_model(key)
+    shared = Shared(ready(models), pace=None)
+    try:
+        shared.act({"do": "model", "name": "smollm2"})
+        assert frame(shared)["model"]["language"] == "zh", "the old one goes on meanwhile"
+        assert submit(shared) == "1"
+        shared.act({"do": "model", "name": "tiny"})
+        gate.set()
+        until(lambda: models.standing("smollm2").state == "ready")
+        assert frame(shared)["model"]["language"] == "zh"
+    finally:
+        gate.set()
+        shared.close()
+
+
+def test_a_fetched_model_that_is_broken_leaves_the_old_one_running():
+    models = fake_models(fetched=True)
+    shared = Shared(ready(models), pace=None)
+
+    def broken(key):
+        raise ModelError("weights are missing")
+
+    models._load = broken
+    try:
+        shared.act({"do": "model", "name": "smollm2"})
+        until(lambda: frame(shared)["models"]["smollm2"]["state"] == "failed")
+        assert frame(shared)["models"]["smollm2"]["message"] == "weights are missing"
+        assert frame(shared)["state"] == "ready"
+        assert submit(shared) == "1"
+    finally:
+        shared.close()
 
 
 def test_a_failing_engine_ends_its_requests_and_goes_on():
