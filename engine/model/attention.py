@@ -167,20 +167,35 @@ class PagedStep:
         Returns:
             [1, T, H, D].
         """
+        rows = query[0].transpose(0, 1)
+        return self.attend_rows(layer, rows, key[0].transpose(0, 1), value[0].transpose(0, 1), scale, window, softcap)[
+            None
+        ]
+
+    def attend_rows(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scale: float | None,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> torch.Tensor:
+        """The same for rows: query [T, H, D], key and value [T, KV, D]; returns [T, H, D]."""
         keys = self.pool.keys[layer].flatten(0, 1)  # [slots, KV, D]
         values = self.pool.values[layer].flatten(0, 1)
-        keys.index_copy_(0, self._slots, key[0].transpose(0, 1))
-        values.index_copy_(0, self._slots, value[0].transpose(0, 1))
-        heads, tokens = query.shape[1:3]
+        keys.index_copy_(0, self._slots, key)
+        values.index_copy_(0, self._slots, value)
+        tokens, heads = query.shape[:2]
         kv_heads, dim = keys.shape[1], values.shape[2]
-        rows = query[0].transpose(0, 1)  # [T, H, D]
         whole = len(self._rows) == 1
         out = query.new_empty(0 if whole else tokens, heads, dim)
         for part in self._rows:
             batch, count = len(part.lengths), part.count
             read_k = keys.index_select(0, part.slots).view(batch, -1, kv_heads, keys.shape[2]).transpose(1, 2)
             read_v = values.index_select(0, part.slots).view(batch, -1, kv_heads, dim).transpose(1, 2)
-            asked = (rows if whole else rows[part.at]).reshape(batch, count, kv_heads, -1, rows.shape[2])
+            asked = (query if whole else query[part.at]).reshape(batch, count, kv_heads, -1, query.shape[2])
             mask = part.mask(window)
             if count == 1:  # the heads that share keys become the rows of one product
                 found = _attention(asked[:, 0], read_k, read_v, mask, scale, softcap)[:, None]
@@ -192,7 +207,30 @@ class PagedStep:
                 out = found
             else:
                 out[part.at] = found
-        return out[None]
+        return out
+
+
+class Dense:
+    """A step of one sequence without a pool, causal attention over its own tokens: to compare forwards with."""
+
+    def __init__(self, token_ids: torch.Tensor) -> None:
+        self.token_ids = token_ids
+        self.positions = torch.arange(token_ids.shape[1])[None]
+        self.last = torch.arange(token_ids.shape[1])
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None, *_: object
+    ) -> torch.Tensor:
+        """[1, H, T, D], [1, KV, T, D] twice; returns [1, T, H, D]."""
+        found = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=True)
+        return found.transpose(1, 2)
+
+    def attend_rows(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
+    ) -> torch.Tensor:
+        """The same for rows."""
+        query, key, value = (x.transpose(0, 1)[None] for x in (query, key, value))
+        return self.attend(layer, query, key, value, scale)[0]
 
 
 class Probe:
@@ -258,7 +296,7 @@ def paged_attention(
     dropout: float = 0.0,
     sliding_window: int | None = None,
     softcap: float | None = None,
-    paged: PagedStep | Probe | None = None,
+    paged: PagedStep | Dense | Probe | None = None,
     **other: Any,
 ) -> tuple[torch.Tensor, None]:
     """The function that transformers calls for every layer; `paged` is the step.

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.errors import ModelError
 from engine.model import attention
+from engine.model.decoder import LeanDecoder, lean
 from engine.model.memory import require_memory
 from engine.model.packing import pack as pack_layers
 
@@ -33,6 +34,7 @@ class LoadedModel:
         max_model_len: positions the model was made for, None if it names no limit.
         eos_token_ids: tokens that end a text.
         packed_layers: linear layers whose weights are packed for this CPU; 0 where that is not possible.
+        decoder: the same forward without modules, where the layout is known; else None.
     """
 
     name: str
@@ -44,6 +46,7 @@ class LoadedModel:
     max_model_len: int | None
     eos_token_ids: frozenset[int]
     packed_layers: int
+    decoder: LeanDecoder | None
 
     @property
     def device(self) -> torch.device:
@@ -83,6 +86,7 @@ def load_model(source: str | Path, *, pack: bool = True) -> LoadedModel:
     text_config = model.config.get_text_config()
     ends = model.generation_config.eos_token_id if model.generation_config is not None else None
     ends = text_config.eos_token_id if ends is None else ends
+    packed_layers = pack_layers(model) if pack else 0
     return LoadedModel(
         name=Path(str(source).rstrip("/")).name,
         model=model,
@@ -92,7 +96,8 @@ def load_model(source: str | Path, *, pack: bool = True) -> LoadedModel:
         vocab_size=text_config.vocab_size,
         max_model_len=getattr(text_config, "max_position_embeddings", None),
         eos_token_ids=frozenset([ends] if isinstance(ends, int) else ends or ()),
-        packed_layers=pack_layers(model) if pack else 0,
+        packed_layers=packed_layers,
+        decoder=lean(model) if packed_layers else None,
     )
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-BATCH_HINT = 8
+BATCH_HINT = 16
 """Rows that the layout is chosen for; any number of rows gives the same result."""
 
 SIBLINGS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))

@@ -70,6 +70,8 @@ class ModelRunner:
 
     def _forward(self, step: PagedStep) -> torch.Tensor:
         """Logits [S, V] of the S sequences that sample, in float32."""
+        if self.loaded.decoder is not None:
+            return self.loaded.decoder(step)
         found = self.loaded.model(
             input_ids=step.token_ids,
             position_ids=step.positions,

@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM
 
 from engine import CapacityError, CountingRunner, Engine, EngineConfig, Request, SamplingParams, ValidationError
 from engine.errors import ModelError
-from engine.model.attention import KVPool, PagedStep
+from engine.model.attention import Dense, KVPool, PagedStep
+from engine.model.decoder import LeanDecoder
 from engine.model.fetch import available
 from engine.model.generate import DEFAULT_MODEL
 from engine.model.runner import ModelRunner, load_model
@@ -308,3 +309,21 @@ def test_sources_that_are_no_models(tmp_path):
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ModelError, match="cannot be read"):
         load_model(broken)
+
+
+def test_known_layouts_run_without_modules_and_give_the_modules_logits(tmp_path) -> None:
+    tiny, qwen3 = load_model(DEFAULT_MODEL), load_model(layouts.save("qwen3", tmp_path / "qwen3"))
+    for loaded in (tiny, qwen3):
+        assert loaded.decoder is not None
+        ids = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+        found = loaded.decoder(Dense(ids))
+        with torch.inference_mode():
+            expected = loaded.model(input_ids=ids, use_cache=False, paged=Dense(ids)).logits[0]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    for layout in ("gemma2", "gpt2", "phi"):
+        assert load_model(layouts.save(layout, tmp_path / layout)).decoder is None
+
+
+def test_a_forward_that_differs_from_the_modules_is_not_used(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(LeanDecoder, "_angles", lambda self, x, at: (torch.ones(x.shape[0], 1, 20), torch.zeros(1)))
+    assert load_model(layouts.save("qwen3", tmp_path / "qwen3")).decoder is None
