@@ -137,18 +137,18 @@ function createLive(root, data, page) {
   }
   function laneHeight() {
     if (narrow()) return 20;
-    if (page.presenting()) return clamp((innerHeight - 820) / frame.engine.slots, 30, 44);
+    if (page.presenting()) return clamp((innerHeight - 840) / frame.engine.slots, 30, 44);
     return clamp((innerHeight - 750) / frame.engine.slots, 19, 34);
   }
   function drawDoor() {
     const waiting = frame.queue.behind.length + (frame.queue.head ? 1 : 0);
     setText($('.door .count'), waiting ? fill(L.waiting, { n: number(waiting) }) : '');
     setHtml($('.queue'), queueHtml(frame, names, W));
-    setHtml($('.just'), justHtml(frame, names, W, narrow() ? 5 : page.presenting() ? 4 : 3));
+    setHtml($('.just'), justHtml(frame, names, W, narrow() ? 5 : 8)); // as many as there is room for
   }
   function drawMemory() {
     const { num_blocks: blocks, block_size: size } = frame.engine;
-    setText($('.memory .size'), fill(L.memory_size, { blocks: number(blocks), size }));
+    setHtml($('.memory .size'), esc(fill(L.memory_size, { blocks: number(blocks), size })));
     map.show(frame, hot);
     for (const part of GAUGE) {
       const value = frame.usage ? frame.usage[part] : 0;
@@ -157,6 +157,7 @@ function createLive(root, data, page) {
     }
     $('.gauge').classList.toggle('none', !frame.usage);
     const pinned = block ?? (kept && kept.id);
+    if (page.presenting() && pinned !== null) setHtml($('.memory .size'), whoseHtml(pinned));
     setHtml($('.memory .whose'), whoseHtml(pinned));
   }
   // A block's owner and the table it stands in.

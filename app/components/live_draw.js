@@ -8,6 +8,7 @@ function drawLiveLanes(element, frame, k, view) {
   const X = liveScale(k, width, frame),
     size = Math.min(k.name, Math.max(10, h - 5)),
     notched = new Set();
+  element.dataset.nameSize = size;
   for (let i = 0; i < frame.notches.length; i += 2) notched.add(`${frame.notches[i]}|${frame.notches[i + 1]}`);
   for (let slot = 0; slot < slots; slot++) {
     const middle = slot * h + h / 2;

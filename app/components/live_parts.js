@@ -206,7 +206,7 @@ function queueHtml(frame, names, W) {
   const who = (n) => `<span class="who">${badge(n - 1)}${esc(names.get(n) || '')}</span>`;
   if (!head) return `<p class="none">${esc(L.nobody_waits)}</p>`;
   const why = head.code ? fill(W.codes[head.code] || head.code, codeDetail(head.detail)) : L.just_came;
-  const shown = behind.slice(0, 6),
+  const shown = behind.slice(0, 3),
     more = behind.length - shown.length;
   const rest = behind.length
     ? `<p class="then"><span>${esc(L.behind)}</span><span class="mono">BEHIND_HEAD</span></p>
