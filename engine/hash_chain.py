@@ -80,12 +80,17 @@ class HashChainIndex:
     def forget(self, seq_id: str) -> None:
         self._chains.pop(seq_id, None)
 
-    def drop(self, block_id: int) -> bool:
+    def drop(self, block_id: int) -> tuple[int, ...]:
         key = self._keys.pop(block_id, None)
         if key is None:
-            return False
+            return ()
         del self._blocks[key]
-        return True
+        return (block_id,)
+
+    def entry(self, seq_id: str, index: int) -> int | None:
+        """The block entered for what this sequence published as its block `index`; None if that was dropped since."""
+        found = self._blocks.get(self._chains[seq_id][index])
+        return None if found is None else found[1]
 
     def content(self, block_id: int) -> tuple[int, ...]:
         parts: list[tuple[int, ...]] = []

@@ -54,8 +54,13 @@ class PrefixIndex(Protocol):
         """The sequence gives its table back; its entries stay."""
         ...
 
-    def drop(self, block_id: int) -> bool:
-        """The block is about to be overwritten: its entry goes. True if it had one."""
+    def drop(self, block_id: int) -> tuple[int, ...]:
+        """The block is about to be overwritten: its entry goes.
+
+        Returns:
+            the blocks whose entries went, this one first: none if it had no entry; more than one where others hung
+            below it (`radix`), which may be held, free, or about to be overwritten too.
+        """
         ...
 
     def __contains__(self, block_id: int) -> bool:
@@ -81,12 +86,14 @@ def make_prefix_index(config: EngineConfig) -> PrefixIndex | None:
     """The index that `config.prefix` names, None for `none`."""
     if config.prefix == "none":
         return None
-    from engine.hash_chain import HashChainIndex
-    from engine.radix import RadixIndex
-    from engine.snapshot import SnapshotIndex
-
     if config.prefix == "hash":
+        from engine.hash_chain import HashChainIndex
+
         return HashChainIndex(config.block_size)
     if config.prefix == "radix":
+        from engine.radix import RadixIndex
+
         return RadixIndex(config.block_size)
+    from engine.snapshot import SnapshotIndex
+
     return SnapshotIndex(config.block_size, config.snapshot_tokens or config.block_size)
