@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from app import board, charts
 from app.lanes import POLICIES, Spec
 from app.lanes import lanes as lanes_of
 from engine import anchor
@@ -34,8 +35,8 @@ def _atom(atom: Atom) -> float:
         return _anchor(str(rest[0]))
     if head == "workload":
         return _workload(rest)
-    if head == "batch":
-        return _batch(rest)
+    if head in _OTHERS:
+        return _OTHERS[str(head)](rest)
     return _run(_lanes(str(head), int(rest[0]), atom.kv), rest[1:])
 
 
@@ -103,8 +104,51 @@ def _batch(rest: list[Any]) -> float:
     }[rest[2]]
 
 
+@lru_cache(maxsize=1)
+def _scene() -> board.Board:
+    """Lesson 3's scene, played to its end."""
+    return board.Board(board.Spec.parse({"acts": board.SCENE}))
+
+
+def _board(rest: list[Any]) -> float:
+    """A quantity of lesson 3's scene."""
+    if rest[0] == "request":
+        return _request(_scene().frames[-1]["paged"]["requests"], rest[1])[rest[2]]
+    side = _scene().frames[rest[0]][rest[1]]
+    quantity, *which = rest[2:]
+    if quantity == "written":
+        return _request(side["requests"], which[0])["written"]
+    if quantity == "block":
+        return next(table[1] for table in side["tables"] if table[0] == which[0])[which[1]]
+    if quantity == "largest_run":
+        return max((length for _, length, _ in side["runs"]), default=0)
+    usage = side["usage"]
+    return {**usage, "unused": usage["hole"] + usage["free"], "step": side["step"]}[quantity]
+
+
+def _fill(rest: list[Any]) -> float:
+    """A prompt of L tokens in blocks of B, written by an engine."""
+    size, length, quantity = rest
+    pool = next(slots for slots in board.POOLS if slots > length + size)
+    spec = board.Spec((board.Size(length, length + 2),), (board.Action("s"),), pool, size)
+    (_, blocks, written) = board.Board(spec).frames[-1]["paged"]["tables"][0]
+    held = len(blocks) * size
+    return {"blocks": len(blocks), "waste": held - written, "last": size - (held - written)}[quantity]
+
+
+def _sizes(rest: list[Any]) -> float:
+    """A row of the chart of block sizes."""
+    rows = {row["b"]: row for row in charts.block_sizes()["rows"]}
+    if rest[0] not in rows:
+        raise LessonError(f"the chart has no block size {rest[0]}")
+    return rows[rest[0]][rest[1]]
+
+
 def _request(items: list[Any], number: int) -> Any:
     """The item of that number, counted from 1."""
     if not 1 <= number <= len(items):
         raise LessonError(f"there is no number {number} among {len(items)}")
     return items[number - 1]
+
+
+_OTHERS = {"batch": _batch, "board": _board, "fill": _fill, "sizes": _sizes}

@@ -14,11 +14,10 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import streamlit as st  # noqa: E402
-from starlette.routing import Route  # noqa: E402
 
 from app.lanes import warm_up  # noqa: E402
 from app.live.sockets import Live  # noqa: E402
-from app.routes import lanes_route  # noqa: E402
+from app.routes import routes  # noqa: E402
 
 
 @contextlib.asynccontextmanager
@@ -32,6 +31,4 @@ async def lifespan(_: Any) -> AsyncIterator[None]:
 
 live = Live()
 
-app = st.App(
-    Path(__file__).parent / "script.py", routes=[Route("/lanes", lanes_route), *live.routes()], lifespan=lifespan
-)
+app = st.App(Path(__file__).parent / "script.py", routes=[*routes(), *live.routes()], lifespan=lifespan)

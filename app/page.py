@@ -1,35 +1,31 @@
 """Composes what a page's component gets: the lesson's text as HTML, the words, the links, the first picture.
 
-Everything but the first picture is plain data, the same for every visitor, and made once per lesson and language.
+Everything but the first picture is plain data, the same for every visitor, and made once per lesson and language. What
+a view needs beyond the text is in app/views.py.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from app import lanes
+from app import views
 from app.code import excerpt
 from app.figures import value_of
 from app.text import Renderer
 from lessons.figures import LABELS, show
 from lessons.loader import load
-from lessons.model import Prediction, Scene, Stop
+from lessons.model import Choice, Formula, Prediction, Scene, Stop
 from lessons.words import LANGUAGES, Words, words
 
-PAGES = {1: ("batching", "l1_batching"), 8: ("live", "l8_live")}
+PAGES = {1: ("batching", "l1_batching"), 3: ("paging", "l3_paging"), 8: ("live", "l8_live")}
 """Lessons that have a page: number → (address, lesson id)."""
 LESSONS = range(1, 10)
 GROUPS = (
     *("mode", "policy", "length_names", "arrival_names", "codes", "errors", "outcomes", "twin"),
-    *("figures", "live"),
+    *("figures", "live", "board"),
 )
-PROMPTS = Path(__file__).parent.parent / "lessons" / "l8_live" / "prompts.toml"
-"""What the live page offers to send."""
-FIRST_SLOTS = 8
 
 
 def language(asked: str | None) -> str:
@@ -39,35 +35,15 @@ def language(asked: str | None) -> str:
 
 def lesson_page(number: int, params: Mapping[str, str]) -> dict[str, Any]:
     """Data of a lesson's page for an address."""
-    page = _lesson(number, language(params.get("lang")))
-    return {**page, "first": first_view(params)} if "swimlane" in page["views"] else page
+    lang = language(params.get("lang"))
+    lesson = load(PAGES[number][1], lang)
+    scene = next((scene for scene in lesson.scenes if scene.id == params.get("scene")), lesson.scenes[0])
+    return {**_lesson(number, lang), **views.first(scene.view, scene.state, params)}
 
 
 def home_page(params: Mapping[str, str]) -> dict[str, Any]:
     """Data of the first page."""
-    return {**_frame("", language(params.get("lang"))), "first": first_view({})}
-
-
-def first_view(params: Mapping[str, str]) -> dict[str, Any]:
-    """The lanes an address asks for, so that they are drawn at once; what it gets wrong falls back to the default.
-
-    The browser reads the same address, and says there what it could not use.
-    """
-    try:
-        spec = lanes.Spec.parse(params)
-    except lanes.SpecError:
-        spec = lanes.Spec()
-    try:
-        slots = lanes.parse_slots(params.get("B", ""))
-    except lanes.SpecError:
-        slots = FIRST_SLOTS
-    return {
-        "lengths": spec.lengths,
-        "own": params.get("own", "") if spec.lengths == "own" else "",
-        "arrivals": spec.arrivals,
-        "B": slots,
-        "lanes": lanes.lanes(spec, slots),
-    }
+    return {**_frame("", language(params.get("lang"))), **views.first("swimlane", {}, {})}
 
 
 @cache
@@ -82,19 +58,8 @@ def _lesson(number: int, lang: str) -> dict[str, Any]:
         "kicker": table.fill("ui.kicker", n=number, title=table[f"lesson_names.n{number}"], minutes=lesson.minutes),
         "sentence": render.inline(lesson.sentence),
         "scenes": [_scene(scene, render, table) for scene in lesson.scenes],
-        "views": sorted({scene.view for scene in lesson.scenes}),
-        **_prompts(lang),
-        "slots": list(lanes.SLOTS),
-        "lengths": list(lanes.LENGTHS),
-        "arrivals": {"kinds": lanes.DEFAULT_ARRIVALS, "rates": lanes.RATES, "sizes": lanes.BURSTS, "gaps": lanes.GAPS},
-        "version": lanes.engine_hash(),
+        **views.common({scene.view for scene in lesson.scenes}, lang),
     }
-
-
-def _prompts(lang: str) -> dict[str, Any]:
-    """Openings by the language of a model, and names in the language of the page."""
-    given = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
-    return {"prompts": {key: given[key] for key in ("zh", "en", "long_zh", "long_en")}, "names": given["names"][lang]}
 
 
 @cache
@@ -128,6 +93,10 @@ def _scene(scene: Scene, render: Renderer, table: Words) -> dict[str, Any]:
         "html": render.block(scene.section.text),
         "state": dict(scene.state),
         "route": [_stop(stop, names, render) for stop in scene.route],
+        "formulas": [_formula(formula, render) for formula in scene.formulas],
+        "charts": [
+            {"id": chart.id, "name": chart.name, "caption": render.inline(chart.caption)} for chart in scene.charts
+        ],
         "predictions": [_prediction(guess, render, table) for guess in scene.predictions],
         "tries": [
             {
@@ -160,13 +129,7 @@ def _scene(scene: Scene, render: Renderer, table: Words) -> dict[str, Any]:
             for myth in scene.misconceptions
         ],
         "quiz": [
-            {
-                "html": render.inline(question.text),
-                "choices": [
-                    {"html": render.inline(c.text), "right": c.right, "feedback": render.inline(c.feedback)}
-                    for c in question.choices
-                ],
-            }
+            {"html": render.inline(question.text), "choices": _choices(question.choices, render)}
             for question in scene.quiz
         ],
     }
@@ -184,15 +147,20 @@ def _stop(stop: Stop, names: dict[str, str], render: Renderer) -> dict[str, Any]
     }
 
 
+def _choices(choices: tuple[Choice, ...], render: Renderer) -> list[dict[str, Any]]:
+    return [{"html": render.inline(c.text), "right": c.right, "feedback": render.inline(c.feedback)} for c in choices]
+
+
 def _prediction(guess: Prediction, render: Renderer, table: Words) -> dict[str, Any]:
+    made = {"id": guess.id, "kind": guess.kind, "html": render.inline(guess.question)}
+    if guess.feedback is None:
+        return {**made, "choices": _choices(guess.choices, render)}
     value = value_of(guess.answer)
     policy, slots = (*guess.answer.split("."), "")[:2]
     percent = guess.kind == "percent"
     return {
-        "id": guess.id,
-        "kind": guess.kind,
+        **made,
         "about": f"{policy}.{slots}",
-        "html": render.inline(guess.question),
         "start": guess.start,
         "tolerance": guess.tolerance,
         "answer": 100 * value if percent else value,
@@ -201,6 +169,15 @@ def _prediction(guess: Prediction, render: Renderer, table: Words) -> dict[str, 
         "close": render.inline(guess.feedback.close),
         "high": render.inline(guess.feedback.high),
         "low": render.inline(guess.feedback.low),
+    }
+
+
+def _formula(formula: Formula, render: Renderer) -> dict[str, Any]:
+    return {
+        "id": formula.id,
+        "expression": formula.expression,
+        "html": render.inline(formula.text),
+        "terms": [{"id": term.id, "name": term.name, "html": render.inline(term.text)} for term in formula.terms],
     }
 
 

@@ -1,7 +1,12 @@
-"""HTTP routes beside the pages: `/lanes` gives the swimlanes of a workload at one number of slots, as JSON.
+"""HTTP routes beside the pages. Each answers a query with JSON, computed by the engine in a worker thread:
 
-Asked with `lengths` (real64, uniform, one_long, own), `own` (12,40,7), `arrivals` (all, poisson:RATE, bursts:SIZE:GAP),
-and `B`, it answers {"static": {…}, "continuous": {…}}, or, with status 400, {"error": {"code": …, "detail": {…}}}.
+    /lanes   swimlanes of a workload at one number of slots: lengths (real64, uniform, one_long, own), own (12,40,7),
+             arrivals (all, poisson:RATE, bursts:SIZE:GAP), B → {"static": {…}, "continuous": {…}}
+    /board   frames of the two-allocator board from `since` on: open, pool, b, seats, watermark, budget, acts
+    /chart   the data of a chart by its `name`
+
+What cannot be computed is answered with status 400 and {"error": {"code": …, "detail": {…}}}. `/plotly.js` is the
+library that draws charts, out of the installed package, so that nothing is fetched from elsewhere.
 """
 
 from __future__ import annotations
@@ -9,38 +14,88 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
+from app.board import frames
+from app.charts import CHARTS
 from app.lanes import Spec, SpecError, packed, parse_slots
 
 log = logging.getLogger(__name__)
 
+Answer = Callable[[Mapping[str, str]], bytes]
 
-def answer(params: Mapping[str, str]) -> tuple[int, bytes]:
+
+def lanes(params: Mapping[str, str]) -> bytes:
+    """Gzipped JSON: the swimlanes of a workload."""
+    return packed(Spec.parse(params), parse_slots(params.get("B", "8")))
+
+
+def board(params: Mapping[str, str]) -> bytes:
+    """Gzipped JSON: frames of the board."""
+    return _packed(frames(params))
+
+
+def chart(params: Mapping[str, str]) -> bytes:
+    """Gzipped JSON: the rows of a chart."""
+    if params.get("name") not in CHARTS:
+        raise SpecError("query", name="name")
+    return _packed(CHARTS[params["name"]]())
+
+
+ANSWERS: dict[str, Answer] = {"/lanes": lanes, "/board": board, "/chart": chart}
+
+
+def answer(params: Mapping[str, str], path: str = "/lanes") -> tuple[int, bytes]:
     """Status and gzipped JSON body for a query."""
     try:
-        return 200, packed(Spec.parse(params), parse_slots(params.get("B", "8")))
+        return 200, ANSWERS[path](params)
     except SpecError as error:
-        return 400, _error(error.code, **error.detail)
+        return 400, _packed({"error": {"code": error.code, "detail": error.detail}})
     except Exception:
-        log.exception("lanes could not be computed")
-        return 500, _error("broken")
+        log.exception("%s could not be computed", path)
+        return 500, _packed({"error": {"code": "broken", "detail": {}}})
 
 
-def _error(code: str, **detail: object) -> bytes:
-    return gzip.compress(json.dumps({"error": {"code": code, "detail": detail}}).encode())
+def json_route(path: str) -> Route:
+    """The route of an answer."""
+
+    async def respond(request: Request) -> Response:
+        status, body = await run_in_threadpool(answer, dict(request.query_params), path)
+        return _response(request, status, body, "application/json")
+
+    return Route(path, respond)
 
 
-async def lanes_route(request: Request) -> Response:
-    """The route; the engine runs in a worker thread."""
-    status, body = await run_in_threadpool(answer, dict(request.query_params))
+async def plotly_route(request: Request) -> Response:
+    """Plotly's script."""
+    return _response(request, 200, await run_in_threadpool(_plotly), "text/javascript")
+
+
+def routes() -> list[Route]:
+    """All of them."""
+    return [*map(json_route, ANSWERS), Route("/plotly.js", plotly_route)]
+
+
+def _response(request: Request, status: int, body: bytes, media_type: str) -> Response:
     headers = {"Cache-Control": "private, max-age=3600" if status == 200 else "no-store", "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
     else:
         body = gzip.decompress(body)
-    return Response(body, status, headers, media_type="application/json")
+    return Response(body, status, headers, media_type=media_type)
+
+
+def _packed(data: object) -> bytes:
+    return gzip.compress(json.dumps(data, separators=(",", ":")).encode(), compresslevel=4, mtime=0)
+
+
+@cache
+def _plotly() -> bytes:
+    return gzip.compress((files("plotly") / "package_data" / "plotly.min.js").read_bytes(), mtime=0)

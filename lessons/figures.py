@@ -6,11 +6,14 @@ Formats are a unit and the digits after the point, "int" or "pct1" for example:
     pct1    0.5871 → 58.7%  pp1     0.1443 → 14.4 (percentage points; the unit stands in the text)
     gb2     bytes → 51.25 GB (1e9), mb0 (1e6);  kib0, mib0 (powers of 1,024)
     ms1     seconds → 15.3 ms
+
+Halves are rounded up, as the browser does it: 0.5625 is 56.3%.
 """
 
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 from lessons.errors import LessonError
 
@@ -34,4 +37,5 @@ def show(value: float, form: str) -> str:
     check_format(form)
     kind, digits = re.sub(r"\d", "", form), int(form[-1]) if form[-1].isdigit() else 0
     scale, unit = _SCALE[kind]
-    return f"{value * scale:,.{digits}f}{unit}"
+    rounded = Decimal(repr(float(value * scale))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{rounded:,}{unit}"

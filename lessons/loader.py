@@ -11,9 +11,14 @@ lesson.toml (every `zh`/`en` pair must have both):
                         state of view "swimlane": mode (static | continuous | both), B, step (from 1 as shown; 0 before
                         the first, -1 the end), optional window (steps in view; the whole run without it),
                         lengths (real64 | uniform | one_long | own), arrivals (all | poisson | bursts, or poisson:0.03)
+                        state of view "board": acts (the actions, app/board.py), at (how many of them are done; all
+                        without it), open, pool, b, seats, watermark, budget
     [[figures]]         key, label, format, note; source = "path" — or, quoted: value, cite
-    [[predictions]]     id, scene, kind, answer = "path", start, tolerance, question, feedback.close/high/low
+    [[predictions]]     id, scene, kind, question; answer = "path", start, tolerance, feedback.close/high/low,
+                        or, of kind "choice": [[predictions.choices]] like those of a quiz
     [[route]]           id, scene, name, text, figures = [keys]; by_way, leaves, joins; loop
+    [[formulas]]        id, scene, expression, text, [[formulas.terms]] id, name, text
+    [[charts]]          id, scene, name, caption
     [[tries]]           id, scene, state, text, answer
     [[goals]]           id, scene, quantity, at_least and/or at_most, text, done
     [[code]]            scene, object = "module:Qualified.name", caption
@@ -42,7 +47,7 @@ from lessons.words import COMMON, LANGUAGES
 
 ROOT = Path(__file__).parent
 KINDS = ("text", "route", "predict", "try", "explore", "code", "misconception", "quiz")
-PREDICTIONS = ("percent", "number")
+PREDICTIONS = ("percent", "number", "choice")
 
 _SECTION = re.compile(r"^## \{#([a-z0-9_-]+)\} +(.+?) *$", re.MULTILINE)
 _TITLE = re.compile(r"\A# +(.+?) *\n")
@@ -101,6 +106,8 @@ def build(
         figures[figure.key] = figure
     attached = {
         "route": reader.attached("route", reader.stop),
+        "formulas": reader.attached("formulas", reader.formula),
+        "charts": reader.attached("charts", reader.chart),
         "predictions": reader.attached("predictions", reader.prediction),
         "tries": reader.attached("tries", reader.a_try),
         "goals": reader.attached("goals", reader.goal),
@@ -136,8 +143,14 @@ def texts(lesson: model.Lesson) -> list[tuple[str, str]]:
     for scene in lesson.scenes:
         found += [(f"{scene.id} title", scene.section.title), (scene.id, scene.section.text)]
         found += [(f"stop {stop.id}", text) for stop in scene.route for text in (stop.name, stop.text)]
+        for formula in scene.formulas:
+            found.append((f"formula {formula.id}", formula.text))
+            found += [(f"term {term.id}", term.text) for term in formula.terms]
+        found += [(f"chart {chart.id}", chart.caption) for chart in scene.charts]
         for guess in scene.predictions:
-            parts = (guess.question, guess.feedback.close, guess.feedback.high, guess.feedback.low)
+            parts = [guess.question, *(text for c in guess.choices for text in (c.text, c.feedback))]
+            if guess.feedback is not None:
+                parts += [guess.feedback.close, guess.feedback.high, guess.feedback.low]
             found += [(f"prediction {guess.id}", text) for text in parts]
         found += [(f"try {item.id}", text) for item in scene.tries for text in (item.text, item.answer)]
         found += [(f"goal {goal.id}", text) for goal in scene.goals for text in (goal.text, goal.done)]
@@ -220,20 +233,37 @@ class _Reader:
         )
 
     def prediction(self, entry: dict[str, Any]) -> model.Prediction:
-        kind, answer = self.need(entry, "kind", str), self.need(entry, "answer", str)
+        identity, kind = self.need(entry, "id", str), self.need(entry, "kind", str)
+        question = self.text(entry, "question")
         if kind not in PREDICTIONS:
             raise LessonError(f"{self._where(entry)}: kind '{kind}' is none of {', '.join(PREDICTIONS)}")
+        if kind == "choice":
+            return model.Prediction(identity, kind, question, choices=self.choices(entry))
+        answer = self.need(entry, "answer", str)
         parse(answer)
         feedback = self.need(entry, "feedback", dict)
         return model.Prediction(
-            id=self.need(entry, "id", str),
+            id=identity,
             kind=kind,
+            question=question,
             answer=answer,
             start=self.need(entry, "start", float),
             tolerance=self.need(entry, "tolerance", float),
-            question=self.text(entry, "question"),
             feedback=model.Feedback(*(self.text(feedback, way) for way in ("close", "high", "low"))),
         )
+
+    def formula(self, entry: dict[str, Any]) -> model.Formula:
+        expression = self.need(entry, "expression", str)
+        terms = tuple(
+            model.Term(self.need(term, "id", str), self.text(term, "name"), self.text(term, "text"))
+            for term in self.need(entry, "terms", list)
+        )
+        if set(re.findall(r"{(\w+)}", expression)) != {term.id for term in terms}:
+            raise LessonError(f"{self._where(entry)}: the terms and the {{…}} of the expression must be the same")
+        return model.Formula(self.need(entry, "id", str), expression, self.text(entry, "text"), terms)
+
+    def chart(self, entry: dict[str, Any]) -> model.Chart:
+        return model.Chart(self.need(entry, "id", str), self.need(entry, "name", str), self.text(entry, "caption"))
 
     def a_try(self, entry: dict[str, Any]) -> model.Try:
         identity = self.need(entry, "id", str)
@@ -265,13 +295,16 @@ class _Reader:
         )
 
     def question(self, entry: dict[str, Any]) -> model.Question:
+        return model.Question(self.need(entry, "id", str), self.text(entry, "text"), self.choices(entry))
+
+    def choices(self, entry: dict[str, Any]) -> tuple[model.Choice, ...]:
         choices = tuple(
             model.Choice(self.text(choice, "text"), bool(choice.get("right", False)), self.text(choice, "feedback"))
             for choice in self.need(entry, "choices", list)
         )
         if len(choices) < 2 or sum(choice.right for choice in choices) != 1:
-            raise LessonError(f"{self._where(entry)}: a question has two choices or more, and exactly one is right")
-        return model.Question(self.need(entry, "id", str), self.text(entry, "text"), choices)
+            raise LessonError(f"{self._where(entry)}: there are two choices or more, and exactly one is right")
+        return choices
 
     def scene(self, entry: dict[str, Any], sections: dict[str, model.Section], attached: dict[str, Any]) -> model.Scene:
         identity, kind = self.need(entry, "id", str), self.need(entry, "kind", str)

@@ -44,16 +44,27 @@ class Feedback:
 
 
 @dataclass(frozen=True)
+class Choice:
+    text: str
+    right: bool
+    feedback: str
+
+
+@dataclass(frozen=True)
 class Prediction:
-    """The learner commits to a number before it is revealed. kind "percent": 0 to 100; `answer` is a source path."""
+    """The learner commits to a number or a choice before it is revealed.
+
+    kind "percent" (0 to 100) or "number": `answer` is a source path; kind "choice": there are `choices` instead.
+    """
 
     id: str
     kind: str
-    answer: str
-    start: float
-    tolerance: float
     question: str
-    feedback: Feedback
+    answer: str = ""
+    start: float = 0.0
+    tolerance: float = 0.0
+    feedback: Feedback | None = None
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,13 +90,6 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Choice:
-    text: str
-    right: bool
-    feedback: str
-
-
-@dataclass(frozen=True)
 class Question:
     id: str
     text: str
@@ -101,6 +105,37 @@ class Misconception:
     truth: str
     experiment: str
     state: Mapping[str, StateValue]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of a formula that can be clicked: its name as written in the formula, and what it means."""
+
+    id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula: symbols set apart by blanks, with {term} where one can be clicked.
+
+    "{allocated} = ⌈ {n} / {b} ⌉ × {b}"
+    """
+
+    id: str
+    expression: str
+    text: str
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart by the name of its data, with what it shows in words."""
+
+    id: str
+    name: str
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -141,6 +176,8 @@ class Scene:
     state: Mapping[str, StateValue]
     section: Section
     route: tuple[Stop, ...] = ()
+    formulas: tuple[Formula, ...] = ()
+    charts: tuple[Chart, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     tries: tuple[Try, ...] = ()
     goals: tuple[Goal, ...] = ()

@@ -17,6 +17,13 @@ the lesson's workload (the 64 real replies, all there from the start) unless the
     batch.B.K.alone                            steps - second: how long the longest writes alone
     batch.B.K.useful_cells | cells             its tokens; B x its steps
     anchor.KEY                                 a key of engine.anchor.figures()
+    board.request.R.length | limit             request R of lesson 3's scene: its prompt, and prompt + reply at most
+    board.K.SIDE.QUANTITY                      after K actions of that scene; SIDE is contiguous or paged, QUANTITY
+                                               live, tail_waste, reserved, hole, free, live_share, pool_slots, unused
+                                               (hole + free), largest_run, step (steps done)
+    board.K.SIDE.written.R | block.R.L         slots that request R has written; physical block of its logical block L
+    fill.B.L.blocks | waste | last             a prompt of L tokens in blocks of B: blocks, tail, tokens in the last
+    sizes.B.waste | table | lost               a row of the chart of block sizes (app/charts.py)
 
 `POLICY.B.…@max` (also @pow2, @oracle) is the same run with contiguous KV memory instead of paged. Quantities of time
 are seconds, of memory bytes; the figure's `format` turns them into units.
@@ -40,6 +47,12 @@ _ATOMS = [
         r"batch\.([1-9]\d*)\.count",
         r"batch\.([1-9]\d*)\.([1-9]\d*)\.(size|steps|second|alone|useful_cells|cells)",
         r"anchor\.([a-z0-9_]+)",
+        r"board\.request\.([1-9]\d*)\.(length|limit)",
+        r"board\.(\d+)\.(contiguous|paged)\."
+        r"(live|tail_waste|reserved|hole|free|live_share|pool_slots|unused|largest_run|step)",
+        r"board\.(\d+)\.(contiguous|paged)\.(written\.([1-9]\d*)|block\.([1-9]\d*)\.(\d+))",
+        r"fill\.([1-9]\d*)\.([1-9]\d*)\.(blocks|waste|last)",
+        r"sizes\.([1-9]\d*)\.(waste|table|lost)",
     )
 ]
 _VARIANT = re.compile(r"(?P<path>.*)@(?P<kv>max|pow2|oracle)")

@@ -1,10 +1,14 @@
-"""UI words, course and lesson names, and the sentence of every reason code, from lessons/common/<lang>.toml."""
+"""UI words, course and lesson names, and the sentence of every reason code.
+
+They stand in lessons/common/<lang>.toml; what belongs to one view alone in <lang>.<view>.toml beside it.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from lessons.errors import LessonError
 
@@ -44,7 +48,21 @@ def words(lang: str) -> Words:
     """The words of a language, "zh" or "en"."""
     if lang not in LANGUAGES:
         raise LessonError(f"no language '{lang}': there are {', '.join(LANGUAGES)}")
-    return Words(lang, tomllib.loads((COMMON / f"{lang}.toml").read_text(encoding="utf-8")))
+    table: dict[str, object] = {}
+    for path in sorted(COMMON.glob(f"{lang}*.toml")):
+        _merge(table, tomllib.loads(path.read_text(encoding="utf-8")), path.name)
+    return Words(lang, table)
+
+
+def _merge(table: dict[str, Any], more: dict[str, Any], name: str) -> None:
+    """Add words to a table; a word may be said once."""
+    for key, value in more.items():
+        if isinstance(value, dict):
+            _merge(table.setdefault(key, {}), value, name)
+        elif key in table:
+            raise LessonError(f"lessons/common/{name}: '{key}' is there already")
+        else:
+            table[key] = value
 
 
 def _flatten(prefix: str, table: dict[str, object], lang: str) -> list[tuple[str, str]]:

@@ -14,20 +14,24 @@ from typing import Any
 from streamlit.components import v2
 
 HERE = Path(__file__).parent
-STYLES = ("tokens.css", "shell.css", "scenes.css", "swimlane.css", "live.css", "home.css", "present.css")
+STYLES = ("tokens.css", "shell.css", "scenes.css", "swimlane.css", "board.css", "live.css", "home.css", "present.css")
 SCRIPTS = (
     "basics.js",  # escaping, numbers, words, icons
     "address.js",  # the state in the address bar
     "colours.js",  # the tokens, for canvases
     "shell.js",  # top bar, theme, popovers, notices
     "predict.js",  # the guess and the ruler
-    "scenes.js",  # text, route, tries, goals, code, misconceptions, quiz
+    "scenes.js",  # text, route, formulas, tries, goals, code, misconceptions, quiz
+    "charts.js",  # charts beside the text, drawn by Plotly when they come into view
     "lanes_store.js",  # lanes by workload and B; fetches in the background
     "lanes_draw.js",  # lanes, axis, lens, lengths on canvases
     "live_socket.js",  # a websocket to an engine
     "live_run.js",  # the workload of lesson 1 on the model
     "swimlane.js",  # the player
     "swimlane_parts.js",  # its markup, workload controls, log, text twin
+    "board_store.js",  # frames by opening and actions
+    "board_parts.js",  # messages, cells, gauges, tables, log, the opening's editor
+    "board.js",  # the two-allocator board of lesson 3
     "live_draw.js",  # lanes of the last steps, line of the throughput
     "live_parts.js",  # replies, memory map, queue
     "live.js",  # the live engine of lesson 8

@@ -1,2 +1,2 @@
 // Figure modules by the name of a scene's `view`.
-const FIGURES = { swimlane: createSwimlane, live: createLive };
+const FIGURES = { swimlane: createSwimlane, board: createBoard, live: createLive };

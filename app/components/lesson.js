@@ -1,5 +1,6 @@
-// A lesson: the column of scenes beside one figure. A scene is one idea with one state of the figure; scrolling, the
-// arrow keys and the address all lead to it. Until the first prediction is made the figure is locked.
+// A lesson: the column of scenes beside a figure. A scene is one idea with one state of its figure; scrolling, the arrow
+// keys and the address all lead to it. A lesson may have several figures; the one of the current scene is shown. Until
+// the first prediction is made the figures are locked.
 
 function createLesson(course, data, base) {
   const W = data.words,
@@ -11,7 +12,8 @@ function createLesson(course, data, base) {
   const veiledFrom = lock ? scenes.findIndex((scene) => scene.predictions.includes(lock)) : Infinity;
   const given = {};
   predictions.forEach((guess, i) => {
-    const value = reader.whole(i ? `guess_${guess.id}` : 'guess', 0, guess.kind === 'percent' ? 100 : 1e9);
+    const most = { percent: 100, choice: (guess.choices || []).length - 1 }[guess.kind] ?? 1e9;
+    const value = reader.whole(i ? `guess_${guess.id}` : 'guess', 0, most);
     if (value !== null) given[guess.id] = value;
   });
   let current = Math.max(
@@ -31,12 +33,13 @@ function createLesson(course, data, base) {
     `<main class="lesson" data-view="${esc(scenes[current].view)}">
       <section class="hero"><p class="kick">${esc(data.kicker)}</p><h1>${data.title}</h1>
         <p class="lede">${data.lede}</p></section>
-      <section class="player" aria-label="${esc(W.figures[scenes[current].view])}"></section>
+      ${each(data.views, (view) => `<section class="player" data-view="${esc(view)}" aria-label="${esc(W.figures[view])}"></section>`)}
       <div class="text">${each(scenes, (scene, i) => sceneHtml(scene, i, data, i > veiledFrom))}
         <p class="one">${data.sentence}</p></div>
     </main>`,
   );
   const sections = [...course.querySelectorAll('.sc')];
+  const firstOf = (view) => scenes.find((scene) => scene.view === view);
 
   // ---- the figure --------------------------------------------------------------------------------------------------
   const locked = () => Boolean(lock) && given[lock.id] === undefined;
@@ -47,35 +50,47 @@ function createLesson(course, data, base) {
     host,
     base,
     locked,
+    lockState: () => scenes[veiledFrom].state,
     askGuess: () => go(null, false),
     presenting: () => course.classList.contains('present'),
     guess: (policy, B, real) => (lock && real && lock.about === `${policy}.${B}` && !locked() ? given[lock.id] : null),
     changed: (now) => {
       // to the address, not more than a few times a second
-      checkGoals(course, scenes, figure.quantity, W);
+      checkGoals(course, scenes, (scene, path) => figures[scene.view].quantity(path), W);
+      showTerms(course, figure());
       clearTimeout(timer);
       if (now === true) save();
       else timer = setTimeout(save, 250);
     },
   };
-  const figure = FIGURES[scenes[current].view](course.querySelector('.player'), data, page);
+  const rootOf = (view) => course.querySelector(`.player[data-view="${CSS.escape(view)}"]`);
+  const figures = Object.fromEntries(data.views.map((view) => [view, FIGURES[view](rootOf(view), data, page)]));
+  const figure = () => figures[scenes[current].view];
   function save() {
     clearTimeout(timer);
     if (!course.isConnected) return;
     const own = Object.fromEntries(
       predictions.map((guess, i) => [i ? `guess_${guess.id}` : 'guess', given[guess.id] ?? null]),
     );
-    writeAddress({ scene: current ? scenes[current].id : null, ...own, ...figure.params(scenes[current].state) });
+    const state = (view) => (scenes[current].view === view ? scenes[current] : firstOf(view)).state;
+    const held = data.views.map((view) => [view, figures[view].params(state(view))]);
+    const others = held.filter(([view]) => view !== scenes[current].view).flatMap(([, params]) => Object.keys(params));
+    writeAddress({
+      scene: current ? scenes[current].id : null,
+      ...own,
+      ...Object.fromEntries(others.map((key) => [key, null])),
+      ...figure().params(scenes[current].state),
+    });
   }
 
   // Show a state; while the guess is open, lead there instead.
   function go(state, play) {
     if (locked()) {
       toScene(veiledFrom, true);
-      course.querySelector(`[data-guess="${CSS.escape(lock.id)}"] input`).focus({ preventScroll: true });
+      course.querySelector(`[data-guess="${CSS.escape(lock.id)}"] :is(input, button)`).focus({ preventScroll: true });
       return false;
     }
-    figure.show(state, play);
+    figure().show(state, play);
     page.changed();
     return true;
   }
@@ -86,6 +101,10 @@ function createLesson(course, data, base) {
     course.querySelector('.top .place').textContent = `${current + 1} / ${scenes.length}`;
     course.classList.toggle('locked', locked());
     host.dataset.scene = scenes[current].id;
+    const view = scenes[current].view,
+      main = course.querySelector('.lesson');
+    main.dataset.view = view;
+    for (const other of data.views) rootOf(other).hidden = other !== view;
   }
   function reach(section) {
     if (page.presenting()) course.querySelector('.text').scrollTop = 0;
@@ -105,7 +124,7 @@ function createLesson(course, data, base) {
       reach(sections[index]);
     }
     if (moved) {
-      figure.show(scenes[index].state, false);
+      figure().show(scenes[index].state, false);
       page.changed();
     }
   }
@@ -127,9 +146,9 @@ function createLesson(course, data, base) {
         given[made.id] = value;
         drawGuesses();
         mark();
-        if (first) figure.show({ ...scenes[veiledFrom].state, step: still.matches ? -1 : 0 }, true);
         current = scenes.findIndex((scene) => scene.predictions.includes(made));
         mark();
+        if (first) figure().show({ ...scenes[veiledFrom].state, step: still.matches ? -1 : 0 }, true);
         page.changed();
       });
       decorate(box);
@@ -147,9 +166,10 @@ function createLesson(course, data, base) {
       return;
     }
     if (on('input, textarea, select')) return;
-    if (event.key === ' ' && !on('button, summary, a, pre')) figure.toggle();
-    else if (event.key === '.') figure.step(1);
-    else if (event.key === ',') figure.step(-1);
+    if (event.key === ' ' && !on('button, summary, a, pre, [role=button]')) figure().toggle();
+    else if (event.key === '.') figure().step(1);
+    else if (event.key === ',') figure().step(-1);
+    else if (figure().key && figure().key(event)); // a key of the figure's own
     else if (event.key === 'ArrowRight' || (event.key === 'PageDown' && page.presenting()))
       toScene(Math.min(scenes.length - 1, current + 1), true);
     else if (event.key === 'ArrowLeft' || (event.key === 'PageUp' && page.presenting()))
@@ -164,32 +184,35 @@ function createLesson(course, data, base) {
   };
   for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.addEventListener(kind, free, { passive: true });
   sections.forEach((section, i) => {
-    bindScene(section, scenes[i], W, go);
+    bindScene(section, scenes[i], W, go, page.changed);
     watch.observe(section);
   });
   drawGuesses();
   mark();
-  figure.restore(reader, scenes[current].state);
+  for (const view of data.views)
+    figures[view].restore(reader, (scenes[current].view === view ? scenes[current] : firstOf(view)).state);
+  loadCharts(course, data, base);
   const ignored = reader.rest();
   if (ignored.length) notice(course, fill(W.ignored, { keys: ignored.slice(0, 4).join('  ') }), W);
   document.addEventListener('keydown', keys);
   const pointed = (event) => {
     const element = event.target.closest('.text .rq');
-    figure.point(element && !locked() && !figure.busy ? +element.dataset.request : null);
+    figure().point(element && !locked() && !figure().busy ? +element.dataset.request : null);
   };
   course.querySelector('.text').onpointerover = pointed;
-  const resize = new ResizeObserver(() => figure.redraw());
+  const resize = new ResizeObserver(() => figure().redraw());
   resize.observe(course);
   hold = performance.now() + 1500;
   if (current) requestAnimationFrame(() => reach(sections[current]));
   return {
     redraw: () => {
       mark();
-      figure.redraw();
+      figure().redraw();
+      drawCharts(course);
     },
     stop() {
       save();
-      figure.stop();
+      for (const view of data.views) figures[view].stop();
       document.removeEventListener('keydown', keys);
       for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.removeEventListener(kind, free);
       watch.disconnect();

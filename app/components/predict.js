@@ -1,8 +1,9 @@
-// Predictions: the learner commits to a number, then sees it beside the counted one. A hollow mark is the guess, a solid
-// one is counted.
+// Predictions: the learner commits to a number, then sees it beside the counted one (a hollow mark is the guess, a solid
+// one is counted), or to a choice, and sees what becomes of it.
 
 // `guesses` holds the numbers given so far, by prediction id.
 function predictionHtml(guess, given, W) {
+  if (guess.kind === 'choice') return choiceHtml(guess, given);
   if (given === undefined) {
     const [high, unit] = guess.kind === 'percent' ? [100, '%'] : [Math.max(10, Math.round(guess.answer * 2)), ''];
     return `<label class="q" for="g-${esc(guess.id)}">${guess.html}</label><div class="grow">
@@ -13,6 +14,16 @@ function predictionHtml(guess, given, W) {
   const away = given - guess.answer;
   const say = Math.abs(away) <= guess.tolerance ? guess.close : away > 0 ? guess.high : guess.low;
   return `<span class="q">${guess.html}</span>${rulerHtml([guess], given, W)}<p class="say" role="status">${say}</p>`;
+}
+
+function choiceHtml(guess, given) {
+  const choice = (c, i) => {
+    const mark = given === undefined ? '' : `<b>${c.right ? '✓' : i === given ? '✗' : ''}</b>`;
+    const state = `aria-pressed="${i === given}"${given === undefined ? '' : ' disabled'}`;
+    return `<button type="button" data-pick="${i}" ${state}><span>${c.html}</span>${mark}</button>`;
+  };
+  const say = given === undefined ? '' : `<p class="say" role="status">${guess.choices[given].feedback}</p>`;
+  return `<span class="q">${guess.html}</span><div class="picks">${each(guess.choices, choice)}</div>${say}`;
 }
 
 // One line from 0 to 100 % (or to the largest number) with the counted marks and the guess.
@@ -32,6 +43,7 @@ function rulerHtml(counted, given, W) {
 }
 
 function bindPrediction(box, guess, commit) {
+  for (const button of box.querySelectorAll('[data-pick]')) button.onclick = () => commit(guess, +button.dataset.pick);
   const input = box.querySelector('input');
   if (!input) return;
   input.oninput = () => {

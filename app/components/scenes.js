@@ -1,4 +1,5 @@
-// The column of scenes and what hangs on them: the request's way, tries, tasks, code, misconceptions, quiz.
+// The column of scenes and what hangs on them: the request's way, formulas, charts, tries, tasks, code, misconceptions,
+// quiz.
 
 function sceneHtml(scene, index, data, veiled) {
   const W = data.words;
@@ -7,6 +8,8 @@ function sceneHtml(scene, index, data, veiled) {
     <h2>${scene.title}${scene.core ? '' : `<span class="deep">${esc(W.deeper)}</span>`}</h2>
     <div class="prose">${scene.html}</div>
     ${scene.route.length ? wayHtml(scene.route, W) : ''}
+    ${each(scene.formulas, formulaHtml)}
+    ${each(scene.charts, (one) => chartHtml(one, W))}
     ${each(scene.predictions, (guess) => `<div class="box" data-guess="${esc(guess.id)}"></div>`)}
     ${scene.tries.length ? `<ol class="try">${each(scene.tries, (item, i) => tryHtml(item, i, W))}</ol>` : ''}
     ${each(scene.goals, goalHtml)}
@@ -64,14 +67,59 @@ function questionHtml(question, i) {
     ${each(question.choices, choice)}<div class="fb" role="status" hidden></div></fieldset>`;
 }
 
-// `go(state, play)` shows a state of the figure; it answers false while the guess is still open.
-function bindScene(box, scene, W, go) {
+// A formula in native MathML; its terms can be clicked. Symbols are set apart by blanks, "x / y" is a fraction.
+function formulaHtml(formula, i) {
+  const symbol = (word) => {
+    const term = formula.terms.find((one) => word === `{${one.id}}`);
+    if (term)
+      return `<mrow class="term" data-formula="${i}" data-term="${esc(term.id)}" tabindex="0" role="button"><mi mathvariant="normal">${esc(term.name)}</mi></mrow>`;
+    return /^[\d.]+$/.test(word) ? `<mn>${esc(word)}</mn>` : `<mo>${esc(word)}</mo>`;
+  };
+  const symbols = formula.expression.split(' '),
+    parts = [];
+  for (let k = 0; k < symbols.length; k++) {
+    if (symbols[k + 1] === '/') {
+      parts.push(`<mfrac>${symbol(symbols[k])}${symbol(symbols[k + 2])}</mfrac>`);
+      k += 2;
+    } else parts.push(symbol(symbols[k]));
+  }
+  return `<div class="box formula" data-formula="${i}"><math display="block"><mrow>${parts.join('')}</mrow></math>
+    <p class="say">${formula.html}</p><p class="now" role="status"></p></div>`;
+}
+
+// What the figure says of the term that was clicked, kept up to date.
+function showTerms(course, figure) {
+  for (const box of course.querySelectorAll('.formula[data-open]'))
+    setHtml(box.querySelector('.now'), figure.term ? figure.term(box.dataset.open) : '');
+}
+
+// `go(state, play)` shows a state of the figure; it answers false while the guess is still open. `changed()` is called when
+// what the figure says beside the text may be another.
+function bindScene(box, scene, W, go, changed) {
   const all = (selector) => box.querySelectorAll(selector);
   for (const button of all('[data-stop]')) {
     button.onclick = () => {
       all('[data-stop]').forEach((other) => other.setAttribute('aria-pressed', other === button));
       box.querySelector('.stop').innerHTML = stopHtml(scene.route[button.dataset.stop], W);
       decorate(box);
+    };
+  }
+  for (const term of all('.term')) {
+    const box = term.closest('.formula'),
+      of = scene.formulas[term.dataset.formula].terms.find((one) => one.id === term.dataset.term);
+    term.onclick = () => {
+      for (const other of box.querySelectorAll('.term'))
+        other.setAttribute('aria-pressed', other.dataset.term === term.dataset.term);
+      box.dataset.open = term.dataset.term;
+      box.querySelector('.say').innerHTML = of.html;
+      decorate(box);
+      changed();
+    };
+    term.onkeydown = (event) => {
+      if (event.key !== 'Enter' && event.key !== ' ') return;
+      event.preventDefault();
+      event.stopPropagation();
+      term.onclick();
     };
   }
   for (const button of all('[data-try]')) {
@@ -104,7 +152,7 @@ function checkGoals(course, scenes, quantity, W) {
   for (const scene of scenes) {
     for (const [i, goal] of scene.goals.entries()) {
       const box = course.querySelector(`[data-scene="${CSS.escape(scene.id)}"] [data-goal="${i}"]`),
-        value = quantity(goal.quantity);
+        value = quantity(scene, goal.quantity);
       if (value === null) continue;
       const met =
         (goal.at_least === null || value >= goal.at_least) && (goal.at_most === null || value <= goal.at_most);

@@ -44,6 +44,9 @@ def test_words_that_the_browser_needs_are_there(lang):
     live = table.group("live")
     for key in set(re.findall(r"\b(?:this\.)?L\.([a-z_]+)\b|\bW\.live\.([a-z_]+)\b", code)):
         assert "".join(key) in live, key
+    board = table.group("board")
+    for key in set(re.findall(r"\bB\.([a-z_]+)\b|\bW\.board\.([a-z_]+)\b", code)):
+        assert "".join(key) in board, key
     for group, names in (("run", RUN_STATES), ("ended", REASONS)):
         assert {f"{group}_{name}" for name in names} <= set(live)
 

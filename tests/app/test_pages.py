@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.page import LESSONS, PAGES, first_view, home_page, language, lesson_page
+from app import views
+from app.page import LESSONS, PAGES, home_page, language, lesson_page
 from lessons.loader import load
 from lessons.words import words
 
@@ -109,4 +110,4 @@ def test_lessons_without_a_page_have_no_address():
 
 def test_pages_are_small_enough_to_open_at_once():
     assert len(json.dumps(lesson_page(1, {"lang": "en"}))) < 200_000
-    assert first_view({})["B"] == 8
+    assert views.first("swimlane", {}, {})["first"]["B"] == 8

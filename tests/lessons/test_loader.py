@@ -87,3 +87,22 @@ def test_unknown_lessons_and_languages_are_errors():
         load("../secrets", "zh")
     with pytest.raises(LessonError, match="no language"):
         load("l1_batching", "fr")
+
+
+def test_a_guess_may_be_a_choice():
+    entry = {**question(False, True), "kind": "choice", "question": BOTH}
+    (guess,) = make(predictions=[entry]).scene("a").predictions
+    assert [choice.right for choice in guess.choices] == [False, True]
+    assert guess.feedback is None
+    with pytest.raises(LessonError, match="exactly one is right"):
+        make(predictions=[{**entry, **question(False, False)}])
+
+
+def test_a_formula_and_its_terms_belong_together():
+    terms = [{"id": "n", "name": BOTH, "text": BOTH}]
+    entry = {"id": "f", "scene": "a", "expression": "{n} / 4", "text": BOTH, "terms": terms}
+    (formula,) = make(formulas=[entry]).scene("a").formulas
+    assert formula.terms[0].name == "text"
+    for wrong in ("4", "{n} / {b}"):
+        with pytest.raises(LessonError, match="must be the same"):
+            make(formulas=[{**entry, "expression": wrong}])
