@@ -65,6 +65,8 @@ def _add_simulate(commands: Any) -> None:
     add("--prefix", choices=cfg.PREFIXES, default="none")
     add("--preempt", choices=cfg.PREEMPTS, default="recompute")
     add("--host-blocks", type=int, default=0, metavar="N")
+    add("--disk-blocks", type=int, default=0, metavar="N")
+    add("--snapshot-tokens", type=int, metavar="N")
     add("--watermark", type=float, default=0.0, metavar="F", help="share of the pool that admission leaves free")
     add("--order", choices=cfg.ORDERS, default="fcfs")
     add("--victim", choices=cfg.VICTIMS, help="who is preempted (default goes with --order)")
@@ -103,6 +105,8 @@ def _run_simulate(args: argparse.Namespace) -> int:
         prefix=args.prefix,
         preempt=args.preempt,
         host_blocks=args.host_blocks,
+        disk_blocks=args.disk_blocks,
+        snapshot_tokens=args.snapshot_tokens,
         watermark=args.watermark,
         order=args.order,
         victim=args.victim,

@@ -11,8 +11,8 @@ KV_RULES = ("paged", "max", "pow2", "oracle")
 FITS = ("first", "best")
 ORDERS = ("fcfs", "priority")
 VICTIMS = ("last", "priority", "fewest_blocks")
-PREFIXES = ("none",)
-PREEMPTS = ("recompute",)
+PREFIXES = ("none", "hash", "radix", "snapshot")
+PREEMPTS = ("recompute", "swap")
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,13 @@ class EngineConfig:
         policy: who may enter a step, `static`, `continuous` or `prefill_first`.
         kv: `paged`, or a contiguous reservation rule `max`, `pow2`, `oracle`.
         fit: which free run a contiguous reservation takes, `first` (lowest address) or `best` (smallest).
-        prefix: prefix index over finished blocks; `none`.
-        preempt: what happens to the KV of a preempted sequence; `recompute`.
-        host_blocks: blocks of swap space; 0, as there is no host tier.
+        prefix: prefix index over finished blocks, `none`, `hash`, `radix` or `snapshot`; needs paged KV.
+        snapshot_tokens: every how many tokens the snapshot index keeps a state, a multiple of block_size; None takes
+            block_size.
+        preempt: what happens to the KV of a preempted sequence, `recompute` (dropped) or `swap` (moved to the host,
+            where there is room for all of it; needs paged KV).
+        host_blocks: blocks of swap space in the host's memory.
+        disk_blocks: further blocks of swap space on disk.
         watermark: share of the pool, in [0, 1), that admission leaves free.
         order: the waiting queue's order, `fcfs` or `priority` (smaller number first, then arrival).
         victim: who is preempted, `last` admitted, largest `priority`, or `fewest_blocks`; None follows `order`.
@@ -46,8 +50,10 @@ class EngineConfig:
     kv: str = "paged"
     fit: str = "first"
     prefix: str = "none"
+    snapshot_tokens: int | None = None
     preempt: str = "recompute"
     host_blocks: int = 0
+    disk_blocks: int = 0
     watermark: float = 0.0
     order: str = "fcfs"
     victim: str | None = None
@@ -60,16 +66,25 @@ class EngineConfig:
         for name in ("max_num_batched_tokens", "max_model_len"):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), minimum=1)
-        require_int("host_blocks", self.host_blocks, minimum=0)
+        require_int("host_blocks", self.host_blocks, minimum=0, maximum=100_000_000)
+        require_int("disk_blocks", self.disk_blocks, minimum=0, maximum=100_000_000)
         require_int("seed", self.seed)
-        if self.host_blocks:
-            raise ValidationError("host_blocks must be 0: this engine preempts by recompute and has no host tier")
         _choice("policy", self.policy, POLICIES)
         _choice("kv", self.kv, KV_RULES)
         _choice("fit", self.fit, FITS)
         _choice("order", self.order, ORDERS)
         _choice("prefix", self.prefix, PREFIXES)
         _choice("preempt", self.preempt, PREEMPTS)
+        if self.kv != "paged" and (self.prefix != "none" or self.preempt != "recompute"):
+            raise ValidationError(
+                f"prefix={self.prefix!r} and preempt={self.preempt!r} need kv='paged': contiguous runs share no blocks"
+            )
+        if self.snapshot_tokens is not None:
+            require_int("snapshot_tokens", self.snapshot_tokens, minimum=1)
+            if self.snapshot_tokens % self.block_size:
+                raise ValidationError(
+                    f"snapshot_tokens must be a multiple of block_size {self.block_size}, got {self.snapshot_tokens}"
+                )
         if self.victim is not None:
             _choice("victim", self.victim, VICTIMS)
         if isinstance(self.watermark, bool) or not isinstance(self.watermark, (int, float)):

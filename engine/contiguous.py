@@ -14,9 +14,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from engine.kv import Obstacle, blocks_for
+from engine.kv import Note, Obstacle, blocks_for
 from engine.plan import Code
 from engine.pool import BlockPool
+from engine.prefix import Match
 from engine.request import Request, Sequence
 from engine.usage import Usage
 
@@ -61,6 +62,9 @@ class ContiguousKV:
     def lacking(self, seq: Sequence) -> int:
         return 0 if seq.block_table else self.demand(seq.request)
 
+    def promised(self, sequences: Iterable[Sequence]) -> int:
+        return sum(self.lacking(seq) for seq in sequences)
+
     def obstacle(self, seq: Sequence, promised: int, watermark: int) -> Obstacle | None:
         needed = self.demand(seq.request)
         free = self.pool.num_free - promised
@@ -87,6 +91,21 @@ class ContiguousKV:
             self._free_runs[index] = (start + needed, length - needed)
         seq.block_table.extend(blocks)
         return blocks
+
+    def attach(self, seq: Sequence) -> Match | None:
+        return None
+
+    def publish(self, seq: Sequence) -> None:
+        pass
+
+    def take(self, count: int) -> list[int] | None:
+        raise NotImplementedError("contiguous runs belong to one request: nothing is swapped into them")
+
+    def fork(self, parent: Sequence, child: Sequence) -> None:
+        raise NotImplementedError("contiguous runs cannot be shared")
+
+    def take_notes(self) -> list[Note]:
+        return []
 
     def free(self, seq: Sequence) -> None:
         if not seq.block_table:

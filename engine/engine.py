@@ -17,6 +17,7 @@ from engine.check import check_engine
 from engine.clock import Clock, StepClock
 from engine.config import EngineConfig
 from engine.errors import CapacityError, InvariantError, ValidationError
+from engine.host import HostTier
 from engine.kv import make_kv_manager
 from engine.metrics import Metrics
 from engine.plan import Code, Decision, StepPlan
@@ -25,6 +26,9 @@ from engine.runner import CountingRunner, Limits, Runner, Sampled
 from engine.scheduler import Scheduler
 from engine.trace import Trace
 from engine.usage import Usage
+
+ANCHOR_KV_BYTES_PER_TOKEN = 65_536
+"""KV bytes of one token of the anchor model (`engine.anchor`), the price of swapping where no model runs."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Engine:
     Attributes:
         requests: every request submitted, by id.
         pool: the block pool.
+        host: swap space. A block's bytes are the runner's `kv_bytes_per_token`, or the anchor model's without one.
         metrics: counters.
         trace: the record of the run.
         is_open: True while more requests may be submitted from outside; a static batch then waits to be full.
@@ -91,7 +96,9 @@ class Engine:
         self.clock: Clock = clock if clock is not None else StepClock()
         self.kv = make_kv_manager(config)
         self.pool = self.kv.pool
-        self.scheduler = Scheduler(config, self.kv)
+        token_bytes: int = getattr(self.runner, "kv_bytes_per_token", ANCHOR_KV_BYTES_PER_TOKEN)
+        self.host = HostTier(config.host_blocks, config.disk_blocks, config.block_size * token_bytes)
+        self.scheduler = Scheduler(config, self.kv, self.host)
         self.requests: dict[str, RequestState] = {}
         self.trace = Trace(config, self.clock.unit) if keep_trace else None
         self.is_open = False
@@ -120,6 +127,8 @@ class Engine:
             raise ValidationError(f"request id {request_id!r} is taken")
         limits: Limits = getattr(self.runner, "limits", Limits())
         self._require_known_tokens(request, limits.vocab_size)
+        if request.params.n > 1 and self.config.kv != "paged":
+            raise ValidationError("n > 1 needs kv='paged': contiguous runs cannot be shared")
         self._submitted += 1
         state = RequestState(request_id, request, [Sequence(request, request_id)], max(request.arrival, self.clock.now))
         self.requests[request_id] = state
@@ -236,6 +245,8 @@ class Engine:
         """The counters so far."""
         self._metrics.preemptions = self.scheduler.preemptions
         self._metrics.recomputed_tokens = self.scheduler.recomputed_tokens
+        self._metrics.prefix_hits = dict(self.scheduler.prefix_hits)
+        self._metrics.bytes_swapped = self.host.bytes_out + self.host.bytes_in
         return self._metrics
 
     @property
@@ -275,6 +286,8 @@ class Engine:
         self.clock.advance(plan)
         slots = {} if self.trace is None else {seq.id: seq.slot for seq in self.scheduler.running}
         finished = tuple(self.scheduler.commit(plan, sampled, self.clock.now))
+        for seq in self.scheduler.born:
+            self.requests[seq.request_id].sequences.append(seq)
         self.last_plan = plan
         self._metrics.count(usage, len(plan.sampling), waiting > 0)
         record = StepRecord(plan, self._take_events(), finished, usage, start, self.clock.now, waiting)
@@ -363,6 +376,12 @@ class Engine:
                 f"prompt {request.prompt_len} + max_tokens {request.params.max_tokens} = {total} tokens, but "
                 f"{whose} {limit}: shorten the prompt or the reply",
                 {"needed": total, "limit": limit, "rule": "max_model_len"},
+            )
+        if request.params.n > self.config.max_num_seqs:
+            return (
+                f"{request.params.n} replies at once need as many slots, the engine has {self.config.max_num_seqs}: "
+                "ask for fewer or configure more slots",
+                {"needed": request.params.n, "limit": self.config.max_num_seqs, "rule": "slots"},
             )
         demand = self.kv.demand(request)
         if demand > self.pool.num_blocks:

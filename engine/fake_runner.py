@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from engine.errors import ValidationError
 from engine.plan import StepPlan
+from engine.request import SamplingParams
 from engine.runner import Sampled
 
 _MASK = (1 << 64) - 1
@@ -28,12 +29,20 @@ class FakeRunner:
         self.vocab_size = vocab_size
         self.seed = seed
         self._cells: dict[int, int] = {}
+        self._host: dict[int, list[int]] = {}
 
     def run(self, plan: StepPlan) -> dict[str, Sampled]:
         size, cells = plan.block_size, self._cells
+        for _, pairs in plan.swap_out:
+            for device, host in pairs:
+                self._host[host] = [cells.get(device * size + offset, 0) for offset in range(size)]
         for source, destination in plan.copies:
             for offset in range(size):
                 cells[destination * size + offset] = cells.get(source * size + offset, 0)
+        for _, pairs in plan.swap_in:
+            for device, host in pairs:
+                for offset, cell in enumerate(self._host.pop(host)):
+                    cells[device * size + offset] = cell
         sampled: dict[str, Sampled] = {}
         for seq_id, tokens in plan.token_ids.items():
             table, start = plan.block_tables[seq_id], plan.num_computed_tokens[seq_id]
@@ -41,16 +50,19 @@ class FakeRunner:
                 before = self._read(table, i - 1, size) if i else 0
                 cells[slot] = _mix(before, token, i)
             if seq_id in plan.sampling:
-                params = plan.sampling[seq_id]
                 digest = 0
                 for i in range(start + len(tokens)):
                     digest = _mix(digest, self._read(table, i, size), i)
-                if params.temperature > 0:
-                    digest = _mix(digest, self.seed if params.seed is None else params.seed, 1)
-                if params.n > 1:
-                    digest = _mix(digest, int(seq_id.rpartition("/")[2]), 2)
-                sampled[seq_id] = Sampled(digest % self.vocab_size)
+                for branch in (seq_id, *(child for child, parent in plan.forks.items() if parent == seq_id)):
+                    sampled[branch] = Sampled(self._token(digest, branch, plan.sampling[branch]))
         return sampled
+
+    def _token(self, digest: int, seq_id: str, params: SamplingParams) -> int:
+        if params.temperature > 0:
+            digest = _mix(digest, self.seed if params.seed is None else params.seed, 1)
+        if params.n > 1:
+            digest = _mix(digest, int(seq_id.rpartition("/")[2]), 2)
+        return digest % self.vocab_size
 
     def _read(self, table: tuple[int, ...], position: int, size: int) -> int:
         return self._cells.get(table[position // size] * size + position % size, 0)

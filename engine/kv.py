@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from engine.config import EngineConfig
 from engine.plan import Code
 from engine.pool import BlockPool
+from engine.prefix import Match
 from engine.request import Request, Sequence
 from engine.usage import Usage
 
@@ -23,6 +24,14 @@ class Obstacle:
 
     code: Code
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a manager did on the way: COW_COPY {source, destination} or EVICTED {block}."""
+
+    code: Code
+    detail: Mapping[str, Any]
 
 
 class KVManager(Protocol):
@@ -39,6 +48,10 @@ class KVManager(Protocol):
         """Blocks a sequence must still take before all its known tokens have a place."""
         ...
 
+    def promised(self, sequences: Iterable[Sequence]) -> int:
+        """Blocks that these running sequences still lack for their known tokens."""
+        ...
+
     def obstacle(self, seq: Sequence, promised: int, watermark: int) -> Obstacle | None:
         """Why the waiting sequence cannot be admitted, None if it can.
 
@@ -52,8 +65,28 @@ class KVManager(Protocol):
         """Give `seq` a place for its next `num_tokens` tokens: the new blocks, appended to its table, or None."""
         ...
 
+    def attach(self, seq: Sequence) -> Match | None:
+        """Begin the table of a sequence that enters with what a prefix index finds; None without an index."""
+        ...
+
+    def publish(self, seq: Sequence) -> None:
+        """A step has computed the sequence as far as it says now."""
+        ...
+
+    def take(self, count: int) -> list[int] | None:
+        """So many free blocks, belonging to no table yet; None, and no change, if there are too few."""
+        ...
+
+    def fork(self, parent: Sequence, child: Sequence) -> None:
+        """Let `child` begin with everything `parent` has computed, in the same blocks."""
+        ...
+
     def free(self, seq: Sequence) -> None:
         """Take back every block of the sequence, last block first."""
+        ...
+
+    def take_notes(self) -> list[Note]:
+        """What happened in the calls since the last time this was asked."""
         ...
 
     def usage(self, written: Iterable[tuple[Sequence, int]], head: Sequence | None) -> Usage:
@@ -75,8 +108,9 @@ def make_kv_manager(config: EngineConfig) -> KVManager:
     """The manager that `config.kv` names, over a new pool."""
     from engine.contiguous import ContiguousKV
     from engine.paged import PagedKV
+    from engine.prefix import make_prefix_index
 
     pool = BlockPool(config.num_blocks)
     if config.kv == "paged":
-        return PagedKV(pool, config.block_size)
+        return PagedKV(pool, config.block_size, make_prefix_index(config))
     return ContiguousKV(pool, config.block_size, reserve=config.kv, fit=config.fit, max_model_len=config.max_model_len)

@@ -30,9 +30,23 @@ class Code(StrEnum):
     PREEMPTED_BY = "PREEMPTED_BY"
     FINISHED = "FINISHED"
     ABORTED = "ABORTED"
+    FORKED = "FORKED"
+    COW_COPY = "COW_COPY"
+    HIT = "HIT"
+    MISS_AT_BLOCK = "MISS_AT_BLOCK"
+    EVICTED = "EVICTED"
+    SWAP_OUT = "SWAP_OUT"
+    SWAP_IN = "SWAP_IN"
+    SWAP_FULL = "SWAP_FULL"
 
 
-_SHOWN = {Code.NO_RUN: "largest_run", Code.PREEMPTED_BY: "by"}
+_SHOWN = {
+    Code.NO_RUN: "largest_run",
+    Code.PREEMPTED_BY: "by",
+    Code.EVICTED: "block",
+    Code.HIT: "blocks",
+    Code.MISS_AT_BLOCK: "block",
+}
 """The detail that `repr` puts in brackets behind a code."""
 
 
@@ -49,7 +63,9 @@ class Decision:
             ADMITTED, RESUMED {slot, tokens, blocks}; FINISHED {reason, tokens, slot}; WAIT_BATCH {running, waiting};
             SLOTS {slots}; BUDGET {budget}; NO_BLOCKS {needed, free}; WATERMARK {needed, free, watermark};
             NO_RUN {largest_run, needed, free}, all in blocks; PREEMPTED_BY {by, tokens_lost}; TOO_BIG {needed, limit,
-            rule}; ABORTED {reason: "error"} if the runner failed, else nothing. Slots count from 0.
+            rule}; ABORTED {reason: "error"} if the runner failed, else nothing; FORKED {parent, slot, blocks shared};
+            COW_COPY {source, destination}; HIT {blocks, tokens, lookup: first or resumed}; MISS_AT_BLOCK {block, why,
+            lookup}; EVICTED {block}; SWAP_OUT, SWAP_IN {blocks, bytes}; SWAP_FULL {needed, free}. Slots count from 0.
     """
 
     code: Code
@@ -128,8 +144,11 @@ class StepPlan:
         block_tables: the table at the forward, ceil((computed + scheduled) / b) ids (contiguous: the whole run).
         slot_mapping: pool slot each scheduled token's KV goes to, `table[p // b] * b + p % b`.
         sampling: the sequences that sample a token in this step, with how they do it.
+        forks: {new branch: the sequence it leaves}: a branch that begins with this step samples from that row.
         copies: (source, destination) blocks copied before the forward.
-        swap_out, swap_in: per sequence, the (device, host) block pairs moved before the forward.
+        swap_out, swap_in: per sequence, the (device, host) block pairs moved before the forward; first all that go
+            out, then the copies, then all that come in.
+        host_blocks: host ids from here on lie on disk.
         decisions: why the plan is what it is.
     """
 
@@ -145,6 +164,8 @@ class StepPlan:
     copies: tuple[tuple[int, int], ...] = ()
     swap_out: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
     swap_in: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
+    forks: Mapping[str, str] = field(default_factory=dict)
+    host_blocks: int = 0
     decisions: Decisions = field(default_factory=lambda: Decisions(0, ()))
 
     @property

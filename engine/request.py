@@ -59,8 +59,9 @@ class SamplingParams:
         require_int("n", self.n, minimum=1)
         if self.n > 1 and self.temperature == 0:
             raise ValidationError("n > 1 needs a temperature above 0: greedy replies would all be equal")
-        if self.n > 1 or self.beam_width is not None:
-            raise ValidationError("n > 1 and beam search need block sharing, which this engine does not have yet")
+        if self.beam_width is not None:
+            require_int("beam_width", self.beam_width, minimum=1)
+            raise ValidationError("beam search is not there yet: use n and a temperature above 0 for several replies")
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
 
 
@@ -148,6 +149,9 @@ class Sequence:
         token_ids: all known tokens, prompt first.
         num_computed_tokens: tokens whose KV exists, the first that many of `token_ids`.
         block_table: physical block of each logical block.
+        host_table: where its blocks lie while it is swapped out.
+        branches_due: branches that will leave it with its first token; their slots are kept in `spare_slots`.
+        dropped_tokens: KV tokens it lost when it was preempted last.
         slot: the slot it sits in while it runs, else None.
         admitted_at: rank of its last admission, larger is later.
     """
@@ -155,13 +159,17 @@ class Sequence:
     __slots__ = (
         "admitted_at",
         "block_table",
+        "branches_due",
+        "dropped_tokens",
         "finish_reason",
+        "host_table",
         "id",
         "num_computed_tokens",
         "order",
         "output_times",
         "request",
         "slot",
+        "spare_slots",
         "status",
         "token_ids",
     )
@@ -173,7 +181,11 @@ class Sequence:
         self.token_ids: list[int] = list(request.prompt_token_ids)
         self.num_computed_tokens = 0
         self.block_table: list[int] = []
+        self.host_table: list[int] = []
+        self.branches_due = request.params.n - 1 if branch == 0 else 0
+        self.dropped_tokens = 0
         self.slot: int | None = None
+        self.spare_slots: list[int] = []
         self.admitted_at = -1
         self.status = Status.WAITING
         self.finish_reason: str | None = None

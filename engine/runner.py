@@ -41,8 +41,9 @@ class Limits(NamedTuple):
 class Runner(Protocol):
     """Executes plans.
 
-    Two more members are optional: `limits: Limits`, without which every token and length is accepted, and
-    `prepare(num_blocks, block_size)`, which an `Engine` calls once so that a pool that does not fit is noticed early.
+    Three more members are optional: `limits: Limits`, without which every token and length is accepted;
+    `prepare(num_blocks, block_size)`, which an `Engine` calls once so that a pool that does not fit is noticed early;
+    and `kv_bytes_per_token`, the price of moving a token's KV.
     """
 
     def run(self, plan: StepPlan) -> Mapping[str, Sampled]:

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from engine.config import EngineConfig
+from engine.host import HostTier
 from engine.kv import KVManager, Obstacle
 from engine.plan import Code, Decision, Decisions, StepPlan, slots_of
 from engine.policies import make_policy
-from engine.request import Sequence, Status
+from engine.request import SamplingParams, Sequence, Status
 from engine.runner import Sampled
 from engine.waiting import WaitingQueue
 
@@ -31,6 +32,9 @@ class Draft:
     step: int
     budget: float
     tokens: dict[Sequence, int] = field(default_factory=dict)
+    copies: dict[Sequence, tuple[int, int]] = field(default_factory=dict)
+    swap_out: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    swap_in: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     obstacle: Obstacle | None = None
     preempted: bool = False
@@ -47,18 +51,23 @@ class Scheduler:
         running: admitted sequences in order of admission.
         more_to_come: True while requests are known to arrive later (static batching waits for them).
         preemptions: how often a sequence was preempted.
-        recomputed_tokens: KV tokens dropped by preemption.
+        recomputed_tokens: KV tokens dropped by preemption and not found again in a prefix index.
+        prefix_hits: tokens found in the prefix index, at first admission and on resuming.
+        born: branches that began with the last commit.
     """
 
-    def __init__(self, config: EngineConfig, kv: KVManager) -> None:
+    def __init__(self, config: EngineConfig, kv: KVManager, host: HostTier | None = None) -> None:
         self.config = config
         self.kv = kv
+        self.host = host if host is not None else HostTier(0, 0, 0)
         self.policy = make_policy(config.policy)
         self.waiting = WaitingQueue(config.order)
         self.running: list[Sequence] = []
         self.more_to_come = False
         self.preemptions = 0
         self.recomputed_tokens = 0
+        self.prefix_hits = {"first": 0, "resumed": 0}
+        self.born: list[Sequence] = []
         self._free_slots = list(range(config.max_num_seqs))
         self._admissions = 0
 
@@ -76,6 +85,7 @@ class Scheduler:
                 if num_tokens == 0:
                     break
                 if self.kv.allocate(seq, num_tokens) is not None:
+                    self._write_down(seq, draft)
                     draft.tokens[seq] = num_tokens
                     draft.budget -= num_tokens
                     break
@@ -83,58 +93,73 @@ class Scheduler:
 
     def admit(self, draft: Draft) -> None:
         """Let the queue in from its head until somebody cannot enter."""
-        promised = sum(self.kv.lacking(seq) for seq in self.running)
+        promised = self.kv.promised(self.running)
         while (seq := self.waiting.head) is not None:
             draft.obstacle = self._obstacle(seq, draft, promised)
             if draft.obstacle is not None:
                 return
+            self.waiting.pop()
+            code = Code.ADMITTED if seq.status is Status.WAITING else Code.RESUMED
+            if seq.host_table:
+                self._swap_in(seq, draft)
+            else:
+                self._look_up(seq, draft)
             num_tokens = int(min(seq.num_missing_tokens, draft.budget))
             blocks = self.kv.allocate(seq, num_tokens)
             if blocks is None:
                 raise RuntimeError(f"the manager found room for {seq.id} and then had none")
-            self.waiting.pop()
-            code = Code.RESUMED if seq.status is Status.PREEMPTED else Code.ADMITTED
             seq.status, seq.slot, seq.admitted_at = Status.RUNNING, heapq.heappop(self._free_slots), self._admissions
+            seq.spare_slots = [heapq.heappop(self._free_slots) for _ in range(seq.branches_due)]
             self._admissions += 1
             self.running.append(seq)
             draft.tokens[seq] = num_tokens
             draft.budget -= num_tokens
             promised += self.kv.lacking(seq)
             draft.decide(code, seq, slot=seq.slot, tokens=num_tokens, blocks=len(blocks))
+            self._write_down(seq, draft)
 
     def commit(self, plan: StepPlan, sampled: Mapping[str, Sampled], time: float) -> list[Decision]:
-        """Book a step that ran: KV computed, tokens sampled, finished sequences gone with their blocks.
+        """Book a step that ran: KV computed, tokens sampled, branches begun, finished ones gone with their blocks.
 
         Args:
             sampled: one result per entry of `plan.sampling`.
             time: the end of the step on the engine's clock.
         """
         events: list[Decision] = []
+        self.born = []
+        running: list[Sequence] = []
         for seq in self.running:
             num_tokens = plan.num_scheduled_tokens.get(seq.id)
-            if num_tokens is None:
-                continue
-            seq.num_computed_tokens += num_tokens
+            family = [seq]
+            if num_tokens is not None:
+                seq.num_computed_tokens += num_tokens
+                self.kv.publish(seq)
+                if seq.id in plan.sampling:
+                    family += self._fork(seq, plan.step, events)
+            running += family
+        for seq in running:
             if seq.id in plan.sampling:
-                result = sampled[seq.id]
-                seq.token_ids.append(result.token_id)
+                seq.token_ids.append(sampled[seq.id].token_id)
                 seq.output_times.append(time)
-                reason = self._finish_reason(seq, result)
-                if reason is not None:
-                    slot = seq.slot
-                    self.end(seq, Status.FINISHED, reason)
-                    detail = {"reason": reason, "tokens": seq.num_output_tokens, "slot": slot}
-                    events.append(Decision(Code.FINISHED, seq.request_id, seq.id, plan.step, detail))
-        if events:
-            self.running = [seq for seq in self.running if seq.status is Status.RUNNING]
+        for seq in running:
+            reason = self._finish_reason(seq, sampled[seq.id]) if seq.id in plan.sampling else None
+            if reason is not None:
+                slot = seq.slot
+                self.end(seq, Status.FINISHED, reason)
+                detail = {"reason": reason, "tokens": seq.num_output_tokens, "slot": slot}
+                events.append(Decision(Code.FINISHED, seq.request_id, seq.id, plan.step, detail))
+        self.running = [seq for seq in running if seq.status is Status.RUNNING]
         return events
 
     def end(self, seq: Sequence, status: Status, reason: str | None) -> None:
-        """Give a running sequence's blocks and slot back; the caller takes it off its list."""
+        """Give a sequence's blocks and slots back; the caller takes it off its list."""
         self.kv.free(seq)
-        if seq.slot is not None:
-            heapq.heappush(self._free_slots, seq.slot)
-        seq.slot, seq.status, seq.finish_reason = None, status, reason
+        if status.is_final and seq.host_table:
+            self.host.release(seq.host_table)
+            seq.host_table = []
+        for slot in (*([] if seq.slot is None else [seq.slot]), *seq.spare_slots):
+            heapq.heappush(self._free_slots, slot)
+        seq.slot, seq.spare_slots, seq.status, seq.finish_reason = None, [], status, reason
 
     def remove(self, seq: Sequence, status: Status, reason: str) -> None:
         """End a sequence from outside, wherever it is: waiting, preempted or running."""
@@ -148,7 +173,7 @@ class Scheduler:
         """The first reason why the head of the queue cannot enter, None if it can."""
         if draft.preempted:
             return Obstacle(Code.NO_BLOCKS, {"needed": self.kv.lacking(seq), "free": self.kv.pool.num_free})
-        if not self._free_slots:
+        if len(self._free_slots) <= seq.branches_due:
             return Obstacle(Code.SLOTS, {"slots": self.config.max_num_seqs})
         if draft.budget < 1:
             return Obstacle(Code.BUDGET, {"budget": self.config.max_num_batched_tokens})
@@ -160,20 +185,93 @@ class Scheduler:
         if rule == "priority":
             return max(self.running, key=lambda seq: (seq.request.priority, seq.order, seq.id))
         if rule == "fewest_blocks":
-            return min(self.running, key=lambda seq: (len(seq.block_table), -seq.admitted_at))
+            return min(reversed(self.running), key=lambda seq: (len(seq.block_table), -seq.admitted_at))
         return self.running[-1]
 
     def _preempt(self, victim: Sequence, *, by: Sequence, draft: Draft) -> None:
-        """Drop a sequence's KV and send it back to the queue; it keeps its reply so far."""
+        """Move a sequence's KV to the host or drop it, and send it back to the queue; it keeps its reply so far."""
         draft.budget += draft.tokens.pop(victim, 0)
         draft.preempted = True
-        draft.decide(Code.PREEMPTED_BY, victim, by=by.request_id, tokens_lost=victim.num_computed_tokens)
+        pending = draft.copies.pop(victim, None)
+        swapped = self.config.preempt == "swap" and self._swap_out(victim, pending, draft)
+        lost = 0 if swapped else victim.num_computed_tokens
+        draft.decide(Code.PREEMPTED_BY, victim, by=by.request_id, tokens_lost=lost)
         self.preemptions += 1
-        self.recomputed_tokens += victim.num_computed_tokens
+        self.recomputed_tokens += lost
         self.running.remove(victim)
-        self.end(victim, Status.PREEMPTED, None)
-        victim.num_computed_tokens = 0
+        self.end(victim, Status.SWAPPED if swapped else Status.PREEMPTED, None)
+        if not swapped:
+            victim.dropped_tokens, victim.num_computed_tokens = lost, 0
         self.waiting.push_front(victim)
+
+    def _swap_out(self, victim: Sequence, pending: tuple[int, int] | None, draft: Draft) -> bool:
+        """Plan the victim's whole table out to the host; False, and nothing planned, if it does not fit there.
+
+        Args:
+            pending: a copy planned for it in this step and now dropped: its content is still in the source.
+        """
+        size = self.kv.block_size
+        table = victim.block_table[: -(-victim.num_computed_tokens // size)]
+        host = self.host.take(len(table))
+        if host is None:
+            draft.decide(Code.SWAP_FULL, victim, needed=len(table), free=self.host.num_free)
+            return False
+        if pending is not None:
+            table = [pending[0] if block == pending[1] else block for block in table]
+        victim.host_table = host
+        self.host.moved_out(host)
+        if host:
+            draft.swap_out.append((victim.id, tuple(zip(table, host, strict=True))))
+        draft.decide(Code.SWAP_OUT, victim, blocks=len(host), bytes=len(host) * self.host.block_bytes)
+        return True
+
+    def _swap_in(self, seq: Sequence, draft: Draft) -> None:
+        """Take blocks for a swapped sequence's table and plan the move back."""
+        host = seq.host_table
+        blocks = self.kv.take(len(host))
+        if blocks is None:
+            raise RuntimeError(f"the manager found room for {seq.id} and then had none")
+        seq.block_table, seq.host_table = blocks, []
+        draft.swap_in.append((seq.id, tuple(zip(blocks, host, strict=True))))
+        self.host.moved_in(host)
+        self.host.release(host)
+        draft.decide(Code.SWAP_IN, seq, blocks=len(host), bytes=len(host) * self.host.block_bytes)
+
+    def _look_up(self, seq: Sequence, draft: Draft) -> None:
+        """Begin a sequence's table with what the prefix index finds, and say what that was."""
+        match = self.kv.attach(seq)
+        if match is None:
+            return
+        lookup = "first" if seq.status is Status.WAITING else "resumed"
+        tokens = seq.num_computed_tokens
+        self.prefix_hits[lookup] += tokens
+        self.recomputed_tokens -= min(tokens, seq.dropped_tokens)
+        seq.dropped_tokens = 0
+        if match.blocks:
+            draft.decide(Code.HIT, seq, blocks=len(match.blocks), tokens=tokens, lookup=lookup)
+        draft.decide(Code.MISS_AT_BLOCK, seq, block=match.stopped_at, why=match.why, lookup=lookup)
+
+    def _write_down(self, seq: Sequence, draft: Draft) -> None:
+        """Put the manager's notes on an allocation among the decisions, and its copy into the plan."""
+        for note in self.kv.take_notes():
+            draft.decide(note.code, seq, **note.detail)
+            if note.code is Code.COW_COPY:
+                draft.copies[seq] = (note.detail["source"], note.detail["destination"])
+
+    def _fork(self, seq: Sequence, step: int, events: list[Decision]) -> list[Sequence]:
+        """The branches that leave a sequence with its first token."""
+        family = []
+        for branch in range(1, seq.branches_due + 1):
+            child = Sequence(seq.request, seq.request_id, branch)
+            self.kv.fork(seq, child)
+            child.status, child.order, child.admitted_at = Status.RUNNING, seq.order, seq.admitted_at
+            child.slot = seq.spare_slots.pop(0)
+            family.append(child)
+            detail = {"parent": seq.id, "slot": child.slot, "blocks": len(child.block_table)}
+            events.append(Decision(Code.FORKED, child.request_id, child.id, step, detail))
+        seq.branches_due = 0
+        self.born += family
+        return family
 
     @staticmethod
     def _finish_reason(seq: Sequence, result: Sampled) -> str | None:
@@ -194,6 +292,14 @@ class Scheduler:
                 draft.decide(obstacle.code, head, **obstacle.detail)
         size = self.kv.block_size
         tokens = draft.tokens
+        sampling: dict[str, SamplingParams] = {}
+        forks: dict[str, str] = {}
+        for seq, n in tokens.items():
+            if n == seq.num_missing_tokens:
+                sampling[seq.id] = seq.request.params
+                for branch in range(1, seq.branches_due + 1):
+                    child = f"{seq.request_id}/{branch}"
+                    sampling[child], forks[child] = seq.request.params, seq.id
         return StepPlan(
             step=draft.step,
             block_size=size,
@@ -208,6 +314,11 @@ class Scheduler:
             slot_mapping={
                 seq.id: slots_of(seq.block_table, seq.num_computed_tokens, n, size) for seq, n in tokens.items()
             },
-            sampling={seq.id: seq.request.params for seq, n in tokens.items() if n == seq.num_missing_tokens},
+            sampling=sampling,
+            copies=tuple(draft.copies.values()),
+            swap_out=tuple(draft.swap_out),
+            swap_in=tuple(draft.swap_in),
+            forks=forks,
+            host_blocks=self.host.host_blocks,
             decisions=Decisions(draft.step, draft.decisions, self.waiting.behind_head()),
         )

@@ -44,6 +44,9 @@ class Trace:
         tables: [row, blocks kept, new blocks] wherever a table differs from the sequence's row before.
         events: [step index, phase, code, sequence index, step number, detail]; phase 0 before the plan, 1 decisions, 2
             after the forward.
+        copies: [step index, source, destination] blocks.
+        swaps: [step index, "out" or "in", sequence index, (device, host) blocks].
+        forks: [step index, branch, the sequence it leaves, its first token], both sequences by index.
         queue: [step index, operation, sequence index]: the waiting queue's journal.
         actions: [step number, what, request or sequence id] of a live engine: `submit`, `abort`, `finish`, `release`
             (no id); the step is the one that comes next.
@@ -58,6 +61,9 @@ class Trace:
         self.rows: dict[str, list[Any]] = {name: [] for name in ROW_COLUMNS}
         self.tables: list[list[Any]] = []
         self.events: list[list[Any]] = []
+        self.copies: list[list[int]] = []
+        self.swaps: list[list[Any]] = []
+        self.forks: list[list[int]] = []
         self.queue: list[list[Any]] = []
         self.actions: list[list[Any]] = []
         self._index: dict[str, int] = {}
@@ -108,7 +114,7 @@ class Trace:
             table = plan.block_tables[seq_id]
             before = self._last_table.get(seq, ())
             if table != before:
-                kept = len(before) if table[: len(before)] == before else 0
+                kept = _common(before, table)
                 self.tables.append([len(rows["seq"]), kept, list(table[kept:])])
                 self._last_table[seq] = table
             rows["seq"].append(seq)
@@ -116,6 +122,11 @@ class Trace:
             rows["tokens"].append(tokens)
             rows["sampled"].append(sampled[seq_id].token_id if seq_id in plan.sampling else NOT_SAMPLED)
             rows["slot"].append(slots[seq_id])
+        self.copies.extend([index, *pair] for pair in plan.copies)
+        for way, moves in (("out", plan.swap_out), ("in", plan.swap_in)):
+            self.swaps.extend([index, way, self._index[seq], [list(pair) for pair in pairs]] for seq, pairs in moves)
+        for child, parent in plan.forks.items():
+            self.forks.append([index, self._seq(child), self._index[parent], sampled[child].token_id])
         for phase, events in enumerate((record.before, plan.decisions.spelled, record.after)):
             self.add_events(index, phase, events)
         self.queue.extend([index, operation, self._index[seq_id]] for operation, seq_id in journal)
@@ -138,6 +149,7 @@ class Trace:
         queue: list[int] = []
         size, num_blocks = self.config["block_size"], self.config["num_blocks"]
         row = table_at = event_at = queue_at = 0
+        copies, swaps, forks = _by_step(self.copies), _by_step(self.swaps), _by_step(self.forks)
         rank = _Ranks(self)
         for index, count in enumerate(self.steps["rows"]):
             while queue_at < len(self.queue) and self.queue[queue_at][0] == index:
@@ -170,6 +182,17 @@ class Trace:
                     sampling[seq_id] = params[owner[seq]]
                     fresh.append((seq, self.rows["sampled"][r]))
             row += count
+            branches = {self.sequences[child]: self.sequences[parent] for child, parent, _ in forks.get(index, ())}
+            for child in branches:
+                sampling[child] = params[child.rpartition("/")[0]]
+            moves = {
+                way: tuple(
+                    (self.sequences[seq], tuple((device, host) for device, host in pairs))
+                    for that, seq, pairs in swaps.get(index, ())
+                    if that == way
+                )
+                for way in ("out", "in")
+            }
             made = [[_decision(self, e) for e in events if e[1] == phase] for phase in (0, 1, 2)]
             step = self.steps["step"][index]
             plan = StepPlan(
@@ -182,6 +205,11 @@ class Trace:
                 block_tables=block_tables,
                 slot_mapping=slot_mapping,
                 sampling=sampling,
+                copies=tuple((source, destination) for source, destination in copies.get(index, ())),
+                swap_out=moves["out"],
+                swap_in=moves["in"],
+                forks=branches,
+                host_blocks=self.config.get("host_blocks", 0),
                 decisions=Decisions(step, made[1], [self.sequences[s] for s in queue[1:]]),
             )
             usage = Usage(**{name: self.steps[name][index] for name in STEP_COLUMNS[5:]})
@@ -194,6 +222,8 @@ class Trace:
                 self.steps["end"][index],
                 self.steps["waiting"][index],
             )
+            for child, parent, token in forks.get(index, ()):
+                known[child] = [*known[parent], token]
             for seq, token in fresh:
                 known[seq].append(token)
 
@@ -210,6 +240,7 @@ class Trace:
             data["rows"] = {**data["rows"], "sampled": [t != NOT_SAMPLED for t in data["rows"]["sampled"]]}
             data["steps"] = {k: v for k, v in data["steps"].items() if k not in ("start", "end")}
             data["requests"] = [r["id"] for r in data["requests"]]
+            data["forks"] = [fork[:3] for fork in data["forks"]]
             del data["unit"], data["actions"]
         return mine == theirs
 
@@ -224,6 +255,9 @@ class Trace:
             "steps": self.steps,
             "rows": self.rows,
             "tables": self.tables,
+            "copies": self.copies,
+            "swaps": self.swaps,
+            "forks": self.forks,
             "events": self.events,
             "queue": self.queue,
             "actions": self.actions,
@@ -249,7 +283,8 @@ class Trace:
         trace = cls(data["config"], data["unit"])
         for name in ("requests", "sequences", "steps", "rows", "tables", "events", "queue"):
             setattr(trace, name, data[name])
-        trace.actions = data.get("actions", [])
+        for name in ("copies", "swaps", "forks", "actions"):
+            setattr(trace, name, data.get(name, []))
         trace._index = {seq_id: i for i, seq_id in enumerate(trace.sequences)}
         return trace
 
@@ -264,6 +299,21 @@ class Trace:
             index = self._index[seq_id] = len(self.sequences)
             self.sequences.append(seq_id)
         return index
+
+
+def _by_step(entries: list[list[Any]]) -> dict[int, list[list[Any]]]:
+    """Entries [step index, …] by their step."""
+    found: dict[int, list[list[Any]]] = {}
+    for index, *rest in entries:
+        found.setdefault(index, []).append(rest)
+    return found
+
+
+def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """Length of the beginning that two tables share."""
+    if b[: len(a)] == a:
+        return len(a)
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _decision(trace: Trace, event: list[Any]) -> Decision:

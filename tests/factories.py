@@ -40,6 +40,14 @@ def undisturbed(prompt, max_tokens) -> list[int]:
     return engine.requests[rid].outputs[0]
 
 
+def undisturbed_branches(request) -> list[list[int]]:
+    """Every reply of a request that is alone in a roomy pool."""
+    engine = make_engine(num_blocks=1000, max_num_seqs=request.params.n)
+    rid = engine.submit(replace(request, request_id="alone", arrival=0.0))
+    engine.run()
+    return engine.requests[rid].outputs
+
+
 def run_checked(engine: Engine, max_steps: int = 10_000) -> list:
     """Step to the end, checking every invariant after every step; returns the records."""
     records = []

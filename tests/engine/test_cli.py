@@ -131,7 +131,11 @@ def test_bad_files(capsys, tmp_path, name):
         ["--workload", "real64", "--watermark", "nan"],
         ["--workload", "real64", "--arrival-rate", "0"],
         ["--workload", "real64", "--arrival-rate", "inf"],
-        ["--workload", "real64", "--host-blocks", "4"],
+        ["--workload", "real64", "--host-blocks", "-1"],
+        ["--workload", "real64", "--kv", "max", "--prefix", "hash"],
+        ["--workload", "real64", "--kv", "oracle", "--preempt", "swap"],
+        ["--workload", "real64", "--prefix", "snapshot", "--snapshot-tokens", "24"],
+        ["--workload", "real64", "--prefix", "snapshot", "--snapshot-tokens", "8"],
         ["--workload", "real64", "--trace", "no/such/folder/x.json"],
     ],
 )

@@ -8,18 +8,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine import CapacityError, Engine, EngineConfig, FakeRunner
-from engine.config import KV_RULES, ORDERS, POLICIES
-from tests.factories import make_request, undisturbed
+from engine import CapacityError, Engine, EngineConfig, FakeRunner, ValidationError
+from engine.config import KV_RULES, ORDERS, POLICIES, PREEMPTS, PREFIXES
+from tests.factories import make_request, undisturbed_branches
 
+CONTIGUOUS = {"prefix": "none", "preempt": "recompute"}
 CONFIGS = st.builds(
-    EngineConfig,
+    lambda **fields: EngineConfig(**fields if fields["kv"] == "paged" else {**fields, **CONTIGUOUS}),
     num_blocks=st.integers(2, 9),
     block_size=st.sampled_from([1, 2, 3, 4, 16]),
     max_num_seqs=st.integers(1, 4),
     max_num_batched_tokens=st.one_of(st.none(), st.integers(1, 9)),
     policy=st.sampled_from(POLICIES),
-    kv=st.sampled_from(KV_RULES),
+    kv=st.sampled_from(("paged", "paged", *KV_RULES)),
+    prefix=st.sampled_from(("none", "hash")),
+    preempt=st.sampled_from(PREEMPTS),
+    host_blocks=st.integers(0, 6),
+    disk_blocks=st.integers(0, 2),
     fit=st.sampled_from(["first", "best"]),
     watermark=st.sampled_from([0.0, 0.2, 0.5]),
     order=st.sampled_from(ORDERS),
@@ -32,13 +37,18 @@ class EngineMachine(RuleBasedStateMachine):
     def start(self, config):
         self.engine = Engine(config, runner=FakeRunner())
         self.aborted: set[str] = set()
-        self.streamed: dict[str, list[int]] = {}
+        self.streamed: dict[str, list[list[int]]] = {}
 
     @rule(prompt=st.integers(1, 12), reply=st.integers(1, 9), priority=st.integers(0, 2), later=st.integers(0, 4))
     def submit(self, prompt, reply, priority, later):
         arrival = self.engine.clock.now + later
         with contextlib.suppress(CapacityError):
             self.engine.submit(make_request(prompt, reply, priority=priority, arrival=arrival))
+
+    @rule(prompt=st.integers(1, 12), reply=st.integers(1, 9), n=st.integers(2, 4))
+    def submit_several(self, prompt, reply, n):
+        with contextlib.suppress(CapacityError, ValidationError):
+            self.engine.submit(make_request(prompt, reply, params={"n": n, "temperature": 1.0}))
 
     @rule(count=st.integers(1, 6))
     def step(self, count):
@@ -58,14 +68,23 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine.abort(rid)
         self.aborted.add(rid)
 
+    @precondition(lambda self: self.engine.requests)
+    @rule(data=st.data())
+    def abort_one_branch(self, data):
+        rid = data.draw(st.sampled_from(sorted(self.engine.requests)))
+        seq = data.draw(st.sampled_from([seq.id for seq in self.engine.requests[rid].sequences]))
+        self.engine.abort(seq)
+        self.aborted.add(rid)
+
     @invariant()
     def consistent(self):
         if hasattr(self, "engine"):
             self.engine.check()
             for rid, state in self.engine.requests.items():
                 before = self.streamed.get(rid, [])
-                assert state.outputs[0][: len(before)] == before, "a streamed token changed"
-                self.streamed[rid] = state.outputs[0]
+                now = state.outputs
+                assert [output[: len(old)] for output, old in zip(now, before, strict=False)] == before
+                self.streamed[rid] = now
 
     def teardown(self):
         if not hasattr(self, "engine"):
@@ -76,12 +95,12 @@ class EngineMachine(RuleBasedStateMachine):
             limit -= 1
             assert limit, "no progress"
         assert self.engine.pool.num_free == self.engine.config.num_blocks
+        assert self.engine.host.num_free == self.engine.config.host_blocks + self.engine.config.disk_blocks
         trace = self.engine.trace
         assert type(trace).from_json(trace.to_json()) == trace
         for rid, state in self.engine.requests.items():
             if state.finish_reason == "length" and rid not in self.aborted:
-                wanted = undisturbed(state.request.prompt_len, state.request.params.max_tokens)
-                assert state.outputs[0] == wanted
+                assert state.outputs == undisturbed_branches(state.request)
 
 
 EngineMachine.TestCase.settings = settings(
