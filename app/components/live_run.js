@@ -5,9 +5,9 @@ const RUN_PACES = [2, 5, 20, 0]; // steps a second; 0: as fast as it goes
 const RUN_OPEN = ['connecting', 'loading', 'busy', 'running', 'paused'];
 
 class ModelRun {
-  // changed() is called whenever something is to be drawn.
-  constructor(base, changed) {
-    Object.assign(this, { base, changed, on: false, frame: null, lanes: {}, pace: 0, trouble: null, socket: null });
+  // changed() is called whenever something is to be drawn; refused(problem) if a list that somebody typed cannot run.
+  constructor(base, changed, refused) {
+    Object.assign(this, { base, changed, refused, on: false, frame: null, lanes: {}, pace: 0, trouble: null, socket: null });
   }
 
   start(spec, B, policies) {
@@ -40,17 +40,13 @@ class ModelRun {
         this.lanes[policy] = unpackLanes(raw);
     }
     if (frame.state === 'failed') this.trouble = frame.error;
-    this.changed();
+    if (this.trouble && this.trouble.code.startsWith('own_')) return this.refused(this.trouble);
+    return this.changed();
   }
 
   get state() {
     if (this.trouble) return this.trouble.code === 'offline' ? 'offline' : 'failed';
     return this.frame ? this.frame.state : 'connecting';
-  }
-
-  // What is wrong with a list that somebody typed: it is said beside the list.
-  get mistake() {
-    return this.trouble && this.trouble.code.startsWith('own_') ? this.trouble : null;
   }
 
   get active() {
@@ -132,7 +128,8 @@ function measuredHtml(run, policy, W) {
   const rate = m.tokens_per_second === null ? '–' : number(Math.round(m.tokens_per_second));
   const part = (word, value) => `<span>${esc(word)} <b>${esc(value)}</b></span>`;
   return `<span><b>${rate}</b> ${esc(L.per_s)}</span>${part(L.ttft, timeText(m.ttft_ms))}${part(L.itl, timeText(m.itl_ms))}
-    ${part(L.step, timeText(m.step_ms))}${chip(W, 'measured', esc(fill(L.run_note, { machine: machineText(run.frame.model, L) })))}`;
+    ${part(L.step, timeText(m.step_ms))}${chip(W, 'measured', esc(fill(L.run_note, { machine: machineText(run.frame.model, L) })))}
+    <span class="machine">${esc(machineText(run.frame.model, L))}</span>`;
 }
 
 // Both durations side by side, once both runs are over.

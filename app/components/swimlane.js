@@ -31,6 +31,9 @@ function createSwimlane(root, data, page) {
     else if (run.state === 'done' && S.t < span() && !run.rested) S.t = Infinity;
     run.rested = run.state === 'done';
     runSoon();
+  }, (problem) => {
+    error = problem; // said where it was typed; the counted picture stays
+    runLeave();
   });
 
   // ---- state -----------------------------------------------------------------------------------------------------
@@ -151,6 +154,7 @@ function createSwimlane(root, data, page) {
   }
   function runStart() {
     playing = false;
+    error = null;
     S.t = 0;
     S.window = 0;
     run.start(spec(), S.B, shown());
@@ -348,7 +352,7 @@ function createSwimlane(root, data, page) {
       $('.log'),
       covered ? `<li class="none">${esc(W.log_empty)}</li>` : logHtml(lanes, t, page.presenting() ? 4 : 5, W),
     );
-    controls.show(spec(), error || run.mistake);
+    controls.show(spec(), error);
     controls.facts(drawn[followed()]);
     if ($('.twin').open && !playing)
       setHtml($('.twin .scroll'), covered ? esc(W.guess_first) : twinHtml({ static: seen('static'), continuous: seen('continuous') }, shown(), followed(), t, W));
