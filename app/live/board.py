@@ -165,15 +165,13 @@ class Board:
                 flat[3 * block : 3 * block + 3] = self.number_of(seq.request_id), filled, pool.ref(block)
         return flat
 
-    def _usage_told(self) -> dict[str, int] | None:
-        """The pool at the last step's forward; all free once nothing is left."""
-        usage = self._usage
-        if usage is None:
-            return None
-        parts = {part: getattr(usage, part) for part in ("live", "tail_waste", "reserved", "hole", "free")}
-        if not self.engine.scheduler.running:
-            parts = {**dict.fromkeys(parts, 0), "free": usage.pool_slots}
-        return {**parts, "pool_slots": usage.pool_slots}
+    def _usage_told(self) -> dict[str, int]:
+        """The pool at the last step's forward; all free before the first and once nothing is left."""
+        usage, slots = self._usage, self.engine.config.num_blocks * self.engine.config.block_size
+        parts = {part: getattr(usage, part, 0) for part in ("live", "tail_waste", "reserved", "hole", "free")}
+        if usage is None or not self.engine.scheduler.running:
+            parts = {**dict.fromkeys(parts, 0), "free": slots}
+        return {**parts, "pool_slots": slots}
 
     def _queue(self) -> dict[str, Any]:
         """Who is next and why it waits (code None: it came after the last step), and who stands behind."""

@@ -54,7 +54,7 @@ def test_a_frame_before_anything_happened(shared):
     assert told["model"]["language"] == "zh"
     assert told["model"]["threads"] == 1
     assert told["blocks"] == [-1, 0, 0] * 128
-    assert told["usage"] is None
+    assert told["usage"] == {"live": 0, "tail_waste": 0, "reserved": 0, "hole": 0, "free": 2048, "pool_slots": 2048}
     assert told["rates"] == {**dict.fromkeys(told["rates"]), "history": []}
 
 
