@@ -41,25 +41,35 @@ function createBoard(root, data, page) {
     host.dataset.pending = actions.length + 1 - known.length;
     if (known.length > actions.length || loading) return;
     loading = true;
-    const asked = { ...S };
-    store.load(asked, actions, known.length).then(
+    const tried = { ...S };
+    store.load(tried, actions, known.length).then(
       () => {
         loading = false;
         if (root.isConnected) settle();
       },
       (problem) => {
         loading = false;
-        if (root.isConnected) refuse(problem, asked, actions);
+        if (root.isConnected) refuse(problem, tried, actions);
       },
     );
   }
 
   // What cannot be: say so where it was typed, take the offending thing out again, keep the rest.
-  let good = { ...S };
-  function refuse(problem, asked, actions) {
-    error = problem;
+  let good = { ...S },
+    asked = null; // the address, until something else is shown
+  function refuse(problem, tried, actions) {
     stop();
-    if (store.rules(asked) !== store.rules(good) && problem.code !== 'offline') {
+    if (asked && problem.code !== 'offline') {
+      // the address asks for what cannot be: the scene as it is
+      const keys = ['open', 'acts'].filter((key) => asked.params.has(key)).map((key) => `${key}=${asked.params.get(key)}`);
+      notice(page.course, fill(W.ignored, { keys: keys.join('  ').slice(0, 100) }), W);
+      asked = null;
+      S = { ...home };
+      opening.read(S);
+      return settle();
+    }
+    error = problem;
+    if (store.rules(tried) !== store.rules(good) && problem.code !== 'offline') {
       error.where = 'opening';
       S = { ...good };
     } else {
@@ -75,14 +85,16 @@ function createBoard(root, data, page) {
     }
     settle();
     drawError();
-    page.changed();
+    const said = $(`.err.${error.where}`);
+    if (said.getBoundingClientRect().bottom > innerHeight) said.scrollIntoView({ block: 'nearest' });
+    return page.changed();
   }
 
   // ---- actions ---------------------------------------------------------------------------------------------------
   function press(action) {
     if (page.locked()) return action === 's' && S.acts[S.at] === 's' && S.at < locked() ? move(1) : page.askGuess();
     const began = performance.now();
-    error = null;
+    error = asked = null;
     S.acts = [...path(), action];
     S.at = S.acts.length;
     watchPaint(began, S.at);
@@ -166,6 +178,7 @@ function createBoard(root, data, page) {
   function draw(known) {
     const frame = known[known.length - 1],
       before = shown;
+    if (store.rules(S) !== store.rules(good)) opening.taken();
     good = { ...S };
     shown = frame;
     for (const side of SIDES) {
@@ -221,7 +234,7 @@ function createBoard(root, data, page) {
   const opening = new OpeningEditor($('.opening'), data, (change) => {
     if (page.locked()) return page.askGuess();
     stop();
-    error = null;
+    error = asked = null;
     good = { ...S };
     S = { ...S, ...change, acts: [], at: 0, block: '' };
     settle();
@@ -288,13 +301,14 @@ function createBoard(root, data, page) {
   return {
     show(state, play) {
       stop();
-      error = null;
+      error = asked = null;
       S = stateOf(state);
       if (page.locked()) {
         const guess = page.lockState();
         if (guess && S.at > stateOf(guess).at) S = stateOf(guess);
       }
       home = { ...S };
+      good = { ...S };
       opening.read(S);
       settle();
       if (play && S.at < S.acts.length) {
@@ -324,11 +338,7 @@ function createBoard(root, data, page) {
       S.at = Math.min(at ?? (acts === null ? S.at : S.acts.length), page.locked() ? locked() : S.acts.length);
       const block = reader.shaped('block', /^(-|[cp]\d{1,3})$/, 4);
       if (block !== null) S.block = block === '-' ? '' : block;
-      if (!store.known(S, []).length && data.first && store.rules(S) !== store.rules(data.first.query)) {
-        // the server could not use the address: the scene as it is
-        for (const key of ['open', 'acts']) if (reader.params.has(key)) reader.refuse(key);
-        S = { ...home };
-      }
+      asked = reader;
       good = { ...S };
       opening.read(S);
       settle();

@@ -196,7 +196,7 @@ function drawShare(box, now, side, W, S) {
   if (!gauge.childElementCount) gauge.innerHTML = each(PARTS, (part) => `<i class="${part}"></i>`);
   for (const [i, part] of PARTS.entries()) {
     gauge.children[i].style.flexGrow = usage[part];
-    gauge.children[i].hidden = !usage[part];
+    gauge.children[i].className = usage[part] ? part : `${part} nil`;
   }
   const key = (part) => `<span><i class="sw ${part}"></i>${esc(B[part])} <b data-part="${part}">${usage[part]}</b></span>`;
   setHtml(box.closest('.board').querySelector(`.rest [data-side=${side}] .lg`), each(PARTS, key));
@@ -318,12 +318,14 @@ const wrongField = (error) => (['board_limit', 'board_limit_word', 'board_pool']
 class OpeningEditor {
   // use(change) is called with {open, pool, b, seats, watermark, budget} as typed; nothing is checked here.
   constructor(root, data, use) {
-    Object.assign(this, { root, data, W: data.words, B: data.words.board, use });
+    Object.assign(this, { root, data, B: data.words.board, use });
     this.body = root.querySelector('.body');
     this.draw([['9', '16']], data.board.defaults);
   }
 
+  // Show a state, unless somebody is in the middle of typing another.
   read(state) {
+    if (JSON.stringify(this.typed()) !== this.last) return;
     this.draw(
       state.open.split(',').map((pair) => pair.split(':')),
       state,
@@ -331,7 +333,7 @@ class OpeningEditor {
   }
 
   draw(pairs, rules) {
-    const { B, W } = this,
+    const { B } = this,
       input = (name, value) =>
         `<label>${esc(B[name])}<input class="${name}" inputmode="numeric" maxlength="9" value="${esc(value ?? '')}"></label>`;
     const row = ([length, limit], i) => `<li data-row="${i}">${badge(i)}${input('length', length)}${input('limit', limit)}
@@ -347,19 +349,26 @@ class OpeningEditor {
         ${each(['pool', 'b', 'seats', 'watermark', 'budget'], select)}</p>
       <p class="row"><button type="button" class="btn p use">${esc(B.use)}</button>
         <span class="err opening" role="alert"></span></p>`;
-    this.body.querySelector('.use').onclick = () => this.use(this.typed());
-    this.body.querySelector('.add').onclick = () => this.draw([...this.pairs(), ['8', '12']], this.typed());
+    this.last = JSON.stringify(this.typed());
+    const redraw = (next) => {
+      const { last } = this;
+      this.draw(next, this.typed());
+      this.last = last;
+    };
+    const use = () => this.use(this.typed());
+    this.body.querySelector('.use').onclick = use;
+    this.body.querySelector('.add').onclick = () => redraw([...this.pairs(), ['8', '12']]);
     for (const button of this.body.querySelectorAll('.drop'))
-      button.onclick = () =>
-        this.draw(
-          this.pairs().filter((_, i) => i !== +button.dataset.drop),
-          this.typed(),
-        );
+      button.onclick = () => redraw(this.pairs().filter((_, i) => i !== +button.dataset.drop));
     for (const field of this.body.querySelectorAll('input'))
       field.onkeydown = (event) => {
-        if (event.key === 'Enter') this.use(this.typed());
+        if (event.key === 'Enter') use();
       };
-    this.W = W;
+  }
+
+  // What was typed is on the board now.
+  taken() {
+    this.last = JSON.stringify(this.typed());
   }
 
   pairs() {

@@ -99,7 +99,7 @@ const CHARTS = {
         bars,
         {
           ...layout,
-          height: 26 * size,
+          height: 32 * size,
           margin: { l: 4, r: 4, t: 2 * size, b: 3.4 * size },
           bargap: 0.35,
           xaxis: { ...axis, type: 'category', showgrid: false, title: { text: B.chart_b, standoff: 6 }, anchor: 'y3' },
