@@ -39,6 +39,7 @@ function createBoard(root, data, page) {
       draw(known);
     }
     host.dataset.pending = actions.length + 1 - known.length;
+    if (known.length > actions.length && !page.locked() && SIDES.some((side) => shown[side].more)) store.ahead(S, actions);
     if (known.length > actions.length || loading) return;
     loading = true;
     const tried = { ...S };

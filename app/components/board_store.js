@@ -26,7 +26,7 @@ function writeActions(actions) {
 
 class BoardStore {
   constructor(base, version, first) {
-    Object.assign(this, { base, version, frames: new Map() });
+    Object.assign(this, { base, version, frames: new Map(), asked: new Map() });
     if (first) this.keep(this.rules(first.query), first.acts, 0, first.frames);
   }
 
@@ -53,7 +53,19 @@ class BoardStore {
   }
 
   // Resolves when every frame of the list is here; rejects with {code, detail}.
-  async load(state, actions, since) {
+  load(state, actions, since) {
+    const key = `${this.rules(state)}#${actions.join()}`;
+    if (!this.asked.has(key)) this.asked.set(key, this.fetch(state, actions, since).finally(() => this.asked.delete(key)));
+    return this.asked.get(key);
+  }
+
+  // Have the frame after one more step ready before anybody asks for it.
+  ahead(state, actions) {
+    const next = [...actions, 's'];
+    if (!this.frames.has(`${this.rules(state)}#${next.join()}`)) this.load(state, next, next.length).catch(() => {});
+  }
+
+  async fetch(state, actions, since) {
     const params = new URLSearchParams(BOARD_KEYS.map((key) => [key, state[key]]));
     params.set('acts', writeActions(actions));
     params.set('since', since);
