@@ -26,7 +26,7 @@ def require_shape(name: str, tensor: torch.Tensor, shape: tuple[int | None, ...]
 
 
 def require_aligned(name: str, tensor: torch.Tensor) -> None:
-    """Raise `KernelError` unless the compiler's promise holds: last dimension dense, everything else a multiple of 16."""
+    """Raise `KernelError` unless the last dimension is dense and all else a multiple of 16, as the compiler assumes."""
     if tensor.stride(-1) != 1:
         raise KernelError(f"the last dimension of {name} must be dense: call .contiguous()")
     if tensor.data_ptr() % ALIGNMENT:
@@ -49,7 +49,7 @@ def require_heads(name: str, tensor: torch.Tensor) -> None:
 
 
 def require_pool(keys: torch.Tensor, values: torch.Tensor) -> None:
-    """Raise `KernelError` unless keys and values are a pool [blocks, block_size, kv_heads, head_dim] kernels can use."""
+    """Raise `KernelError` unless keys and values are a usable pool, [blocks, block_size, kv_heads, head_dim] each."""
     require_shape("keys", keys, (None, None, None, None))
     require_heads("keys", keys)
     require_aligned("keys", keys)

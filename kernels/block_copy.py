@@ -10,6 +10,7 @@ All copies of a call happen at once: a block that is written must not also be re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import triton
@@ -23,9 +24,7 @@ PIECE = 2048
 
 
 @triton.jit
-def block_copy_kernel(
-    from_ptr, to_ptr, pair_ptr, stride_from, stride_to, NUMBERS: tl.constexpr, PIECE: tl.constexpr
-):
+def block_copy_kernel(from_ptr, to_ptr, pair_ptr, stride_from, stride_to, NUMBERS: tl.constexpr, PIECE: tl.constexpr):
     pair = tl.program_id(0)
     source = tl.load(pair_ptr + 2 * pair).to(tl.int64)
     destination = tl.load(pair_ptr + 2 * pair + 1).to(tl.int64)
@@ -71,14 +70,11 @@ def check_pairs(source: torch.Tensor, destination: torch.Tensor, pairs: Sequence
 
 def launch(source: torch.Tensor, destination: torch.Tensor, pairs: torch.Tensor) -> None:
     """Start the kernel on pairs [N, 2] int32 that lie on the device. No checks."""
-    numbers = source[0].numel()
-    block_copy_kernel[(len(pairs), triton.cdiv(numbers, PIECE))](
-        source,
-        destination,
-        pairs,
-        source.stride(0),
-        destination.stride(0),
-        NUMBERS=numbers,
-        PIECE=PIECE,
-        num_warps=4,
-    )
+    fixed = constants(source[0].numel())
+    grid = (len(pairs), triton.cdiv(fixed["NUMBERS"], PIECE))
+    block_copy_kernel[grid](source, destination, pairs, source.stride(0), destination.stride(0), **fixed)
+
+
+def constants(numbers: int) -> dict[str, Any]:
+    """What the kernel is compiled for: numbers in a block."""
+    return {"NUMBERS": numbers, "PIECE": PIECE}

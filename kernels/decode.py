@@ -18,6 +18,8 @@ With one split the output is written directly. A sequence of length 0 (a padded 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -25,7 +27,7 @@ import triton.language as tl
 from kernels.arguments import require_aligned, require_pool, require_query, require_shape
 from kernels.paging import Paging
 from kernels.splits import MIN_TILES, choose_splits
-from kernels.tiles import LOG2_E, attend_tile, decode_tiles, precision
+from kernels.tiles import LOG2_E, attend_tile, decode_tiles, power_of_2, precision
 
 PROGRAMS_PER_SM = 2
 """Decode programs that a multiprocessor holds at once; `python -m kernels report` counts it."""
@@ -85,7 +87,7 @@ def decode_kernel(
     mine = is_row[:, None] & is_dim[None, :]
     q = tl.load(q_ptr + seq * stride_qs + head[:, None] * stride_qh + offs_d[None, :], mask=mine, other=0.0)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    l = tl.zeros([BLOCK_M], tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, D_PAD], tl.float32)
 
     k_ptr += kv_head * stride_head
@@ -109,12 +111,12 @@ def decode_kernel(
         readable = is_there[:, None] & is_dim[None, :]
         k = tl.load(k_ptr + offset[:, None] + offs_d[None, :], mask=readable, other=0.0)
         v = tl.load(v_ptr + offset[:, None] + offs_d[None, :], mask=readable, other=0.0)
-        m, l, acc = attend_tile(q, k, v, is_there[None, :], m, l, acc, scale_log2, PRECISION)
+        m, total, acc = attend_tile(q, k, v, is_there[None, :], m, total, acc, scale_log2, PRECISION)
 
-    seen = l > 0
-    acc = acc / tl.where(seen, l, 1.0)[:, None]
+    seen = total > 0
+    acc = acc / tl.where(seen, total, 1.0)[:, None]
     if SPLIT:
-        lse = tl.where(seen, m + tl.log2(tl.where(seen, l, 1.0)), float("-inf"))
+        lse = tl.where(seen, m + tl.log2(tl.where(seen, total, 1.0)), float("-inf"))
         row = (seq * HEADS + head) * splits + split
         tl.store(lse_ptr + row, lse, mask=is_row)
         tl.store(part_ptr + row[:, None] * D + offs_d[None, :], acc, mask=mine & seen[:, None])
@@ -236,7 +238,6 @@ def launch(
         lse = torch.empty(count, heads, splits, dtype=torch.float32, device=query.device)
     if count == 0:
         return out
-    padded = triton.next_power_of_2(dim)
     decode_kernel[(kv_heads * triton.cdiv(group, tiles.rows), count, splits)](
         out,
         part,
@@ -254,35 +255,39 @@ def launch(
         *strides,
         0 if tables is None else tables.stride(0),
         splits,
-        HEADS=heads,
-        GROUP=group,
-        D=dim,
-        D_PAD=padded,
-        BLOCK_SIZE=block_size,
-        BLOCK_M=tiles.rows,
-        TILE_N=tiles.positions,
-        MIN_TILES=MIN_TILES,
-        PAGED=tables is not None,
-        SPLIT=splits > 1,
-        PRECISION=precision(query.dtype),
-        num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        **constants(heads, kv_heads, dim, query.dtype, None if tables is None else block_size, splits > 1),
+        **tiles.options,
     )
     if splits > 1:
         combine_kernel[(heads, count)](
-            out,
-            part,
-            lse,
-            out.stride(0),
-            out.stride(1),
-            splits,
-            HEADS=heads,
-            D=dim,
-            D_PAD=padded,
-            ROWS=COMBINE_ROWS,
-            num_warps=2,
+            out, part, lse, out.stride(0), out.stride(1), splits, **combine_constants(heads, dim)
         )
     return out
+
+
+def constants(
+    heads: int, kv_heads: int, dim: int, dtype: torch.dtype, block_size: int | None, split: bool
+) -> dict[str, Any]:
+    """What the decode kernel is compiled for; without a block size for contiguous KV."""
+    tiles = decode_tiles(heads // kv_heads, dim, dtype)
+    return {
+        "HEADS": heads,
+        "GROUP": heads // kv_heads,
+        "D": dim,
+        "D_PAD": power_of_2(dim),
+        "BLOCK_SIZE": block_size or 1,
+        "BLOCK_M": tiles.rows,
+        "TILE_N": tiles.positions,
+        "MIN_TILES": MIN_TILES,
+        "PAGED": block_size is not None,
+        "SPLIT": split,
+        "PRECISION": precision(dtype),
+    }
+
+
+def combine_constants(heads: int, dim: int) -> dict[str, Any]:
+    """What the combine kernel is compiled for."""
+    return {"HEADS": heads, "D": dim, "D_PAD": power_of_2(dim), "ROWS": COMBINE_ROWS}
 
 
 def _places(device: torch.device) -> int:

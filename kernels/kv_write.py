@@ -1,12 +1,14 @@
 """kv_write: the new keys and values of a step go to their slots in the pool.
 
-    tokens  t0  t1  t2  t3           slot n is offset n % b of block n // b;
-    slots   28  29  −1  36           −1 writes nothing: a padded row has no slot
-             │   │       │
-            block 7     block 9      one program per token and tile of heads, keys and values together
+tokens  t0  t1  t2  t3           slot n is offset n % b of block n // b;
+slots   28  29  −1  36           −1 writes nothing: a padded row has no slot
+         │   │       │
+        block 7     block 9      one program per token and tile of heads, keys and values together
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
@@ -14,6 +16,7 @@ import triton.language as tl
 
 from kernels.arguments import require_aligned, require_pool, require_shape
 from kernels.errors import KernelError
+from kernels.tiles import power_of_2
 
 ELEMENTS = 2048
 """Numbers a program moves at a time, of keys and of values each."""
@@ -75,9 +78,8 @@ def kv_write(
             raise KernelError(f"{name} is {tensor.dtype}, the pool {keys.dtype}: they must agree")
     if count == 0:
         return
-    padded = triton.next_power_of_2(dim)
-    tile = min(triton.next_power_of_2(kv_heads), max(1, ELEMENTS // padded))
-    kv_write_kernel[(count, triton.cdiv(kv_heads, tile))](
+    fixed = constants(kv_heads, dim, keys.shape[1])
+    kv_write_kernel[(count, triton.cdiv(kv_heads, fixed["HEAD_TILE"]))](
         key,
         value,
         keys,
@@ -90,10 +92,12 @@ def kv_write(
         keys.stride(0),
         keys.stride(1),
         keys.stride(2),
-        KV_HEADS=kv_heads,
-        D=dim,
-        D_PAD=padded,
-        BLOCK_SIZE=keys.shape[1],
-        HEAD_TILE=tile,
-        num_warps=4,
+        **fixed,
     )
+
+
+def constants(kv_heads: int, dim: int, block_size: int) -> dict[str, Any]:
+    """What the kernel is compiled for."""
+    padded = power_of_2(dim)
+    tile = min(power_of_2(kv_heads), max(1, ELEMENTS // padded))
+    return {"KV_HEADS": kv_heads, "D": dim, "D_PAD": padded, "BLOCK_SIZE": block_size, "HEAD_TILE": tile}

@@ -1,7 +1,7 @@
 """`Paging`: where the context of every sequence of a step lies, checked once and then used by all layers.
 
-    tables[s]   7  2  9  ·        position p of sequence s lies in block tables[s][p // b] at offset p % b,
-    lengths[s]  10                that is in slot tables[s][p // b] · b + p % b; entries behind the last block are never read
+    tables[s]   7  2  9  ·        position p of sequence s is in slot tables[s][p // b] · b + p % b;
+    lengths[s]  10                what stands behind the last block is never read
 
 A kernel cannot notice a wrong table: it reads whatever lies there. So tables are checked here, on the host, where they
 are made; the kernels trust a `Paging`.
@@ -82,7 +82,7 @@ class Paging:
 
 
 def check_slots(slots: np.ndarray | torch.Tensor, num_slots: int) -> None:
-    """Raise `KernelError` unless every slot is one of the pool's, or −1 for a row that is not written, and none twice."""
+    """Raise `KernelError` unless every slot is one of the pool's, none twice, or −1 for a row that is not written."""
     found = np.asarray(slots)
     wrong = (found < -1) | (found >= num_slots)
     if wrong.any():

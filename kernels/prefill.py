@@ -16,13 +16,15 @@ The tiles with the longest way to go are started first.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 
 from kernels.arguments import require_aligned, require_pool, require_query, require_shape
 from kernels.paging import Paging
-from kernels.tiles import LOG2_E, attend_tile, precision, prefill_tiles
+from kernels.tiles import LOG2_E, attend_tile, power_of_2, precision, prefill_tiles
 
 
 @triton.jit(do_not_specialize=["stride_table"])
@@ -71,7 +73,7 @@ def prefill_kernel(
         q = tl.load(q_ptr + at * stride_qt + head[:, None] * stride_qh + offs_d[None, :], mask=mine, other=0.0)
         q_position = context + token
         m = tl.full([BLOCK_M], float("-inf"), tl.float32)
-        l = tl.zeros([BLOCK_M], tl.float32)
+        total = tl.zeros([BLOCK_M], tl.float32)
         acc = tl.zeros([BLOCK_M, D_PAD], tl.float32)
 
         k_ptr += kv_head * stride_head
@@ -89,9 +91,9 @@ def prefill_kernel(
             k = tl.load(k_ptr + offset[:, None] + offs_d[None, :], mask=readable, other=0.0)
             v = tl.load(v_ptr + offset[:, None] + offs_d[None, :], mask=readable, other=0.0)
             visible = position[None, :] <= q_position[:, None]  # position 0 is, to every row
-            m, l, acc = attend_tile(q, k, v, visible, m, l, acc, scale_log2, PRECISION)
+            m, total, acc = attend_tile(q, k, v, visible, m, total, acc, scale_log2, PRECISION)
 
-        acc = acc / l[:, None]
+        acc = acc / total[:, None]
         to = out_ptr + at * stride_ot + head[:, None] * stride_oh + offs_d[None, :]
         tl.store(to, acc.to(out_ptr.dtype.element_ty), mask=mine)
 
@@ -152,14 +154,21 @@ def prefill(
         keys.stride(1),
         keys.stride(2),
         paging.tables.stride(0),
-        GROUP=group,
-        D=dim,
-        D_PAD=triton.next_power_of_2(dim),
-        BLOCK_SIZE=paging.block_size,
-        BLOCK_M=tiles.rows,
-        TILE_N=tiles.positions,
-        PRECISION=precision(query.dtype),
-        num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        **constants(heads, kv_heads, dim, query.dtype, paging.block_size),
+        **tiles.options,
     )
     return out
+
+
+def constants(heads: int, kv_heads: int, dim: int, dtype: torch.dtype, block_size: int) -> dict[str, Any]:
+    """What the kernel is compiled for."""
+    tiles = prefill_tiles(dim, dtype)
+    return {
+        "GROUP": heads // kv_heads,
+        "D": dim,
+        "D_PAD": power_of_2(dim),
+        "BLOCK_SIZE": block_size,
+        "BLOCK_M": tiles.rows,
+        "TILE_N": tiles.positions,
+        "PRECISION": precision(dtype),
+    }

@@ -12,7 +12,9 @@ def gather(pool: torch.Tensor, table: list[int], length: int) -> torch.Tensor:
     return torch.stack(rows).double() if rows else pool.new_zeros(0, *pool.shape[2:]).double()
 
 
-def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None = None) -> torch.Tensor:
+def attention(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None = None
+) -> torch.Tensor:
     """Causal attention of one sequence, the queries being its last positions.
 
     Args:
@@ -26,7 +28,9 @@ def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, sca
     if length == 0:
         return torch.zeros(count, heads, dim, dtype=torch.float64, device=query.device)
     head = torch.arange(heads, device=query.device) // (heads // kv_heads)
-    scores = torch.einsum("nhd,lhd->hnl", query.double(), keys.double()[:, head]) * (dim**-0.5 if scale is None else scale)
+    scores = torch.einsum("nhd,lhd->hnl", query.double(), keys.double()[:, head]) * (
+        dim**-0.5 if scale is None else scale
+    )
     position = torch.arange(length, device=query.device)
     hidden = position > (length - count + torch.arange(count, device=query.device))[:, None]
     weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)

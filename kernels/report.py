@@ -17,31 +17,38 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kernels.block_copy import PIECE, block_copy_kernel
-from kernels.decode import COMBINE_ROWS, PROGRAMS_PER_SM, combine_kernel, decode_kernel
+from kernels import block_copy, decode, kv_write, prefill
 from kernels.errors import KernelError
-from kernels.kv_write import ELEMENTS, kv_write_kernel
-from kernels.prefill import prefill_kernel
-from kernels.splits import MIN_TILES
-from kernels.tiles import decode_tiles, precision, prefill_tiles
+from kernels.tiles import Tiles, decode_tiles, power_of_2, prefill_tiles
 
 TARGETS = {80: 164, 90: 228}
-"""Compute capability → KB of shared memory on a multiprocessor (NVIDIA's CUDA programming guide, table of capabilities)."""
+"""Compute capability → KB of shared memory on a multiprocessor (quoted: NVIDIA, CUDA programming guide)."""
 
 RESERVED_KB = 1
 """Shared memory that the system takes per program."""
 
 REGISTERS = 65536
 """32-bit registers of a multiprocessor, both targets."""
+
+KERNELS: dict[str, Any] = {
+    "decode": decode.decode_kernel,
+    "combine": decode.combine_kernel,
+    "prefill": prefill.prefill_kernel,
+    "kv_write": kv_write.kv_write_kernel,
+    "block_copy": block_copy.block_copy_kernel,
+}
 
 NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 NOT_DIVISIBLE = ("stride_table", "splits")
@@ -62,16 +69,17 @@ class Build:
     """One compilation.
 
     Attributes:
+        kernel: its name in `KERNELS`.
+        tiles: for warps and stages; None for Triton's own choice.
         wide: 16-byte loads that the K/V tiles of one loop iteration need per thread; 0 if it loads no K/V tiles.
         programs: how many must fit a multiprocessor.
     """
 
     name: str
-    kernel: Any
+    kernel: str
     dtype: torch.dtype
     constants: dict[str, Any]
-    warps: int = 4
-    stages: int = 3
+    tiles: Tiles | None = None
     wide: int = 0
     programs: int = 1
 
@@ -91,7 +99,8 @@ class Found:
     @property
     def programs(self) -> int:
         """Programs that fit a multiprocessor, by registers and shared memory."""
-        by_registers = REGISTERS // (max(1, -(-self.registers // 8) * 8) * 32 * self.build.warps)
+        warps = self.build.tiles.warps if self.build.tiles else 4
+        by_registers = REGISTERS // (max(1, -(-self.registers // 8) * 8) * 32 * warps)
         return min(by_registers, TARGETS[self.target] * 1024 // (self.shared + RESERVED_KB * 1024))
 
     @property
@@ -114,19 +123,24 @@ class Found:
 
 def builds(full: bool = True) -> Iterator[Build]:
     """All compilations, or a few that stand for them."""
-    dims = (64, 80, 96, 112, 128, 256, 16) if full else (128, 80)
-    for dtype in NAMES if full else (torch.bfloat16,):
-        for dim in dims:
-            yield from _decode(dtype, dim, group=4, size=16)
-            yield _prefill(dtype, dim, group=4, size=16)
-        yield _kv_write(dtype, 8, 128)
-        yield _kv_write(dtype, 2, 80)
-        numbers = 16 * 8 * 128
-        yield Build("block copy", block_copy_kernel, dtype, {"NUMBERS": numbers, "PIECE": PIECE})
-    for group, dim, size in ((1, 128, 16), (7, 64, 16), (71, 64, 16), (4, 128, 1), (4, 128, 48), (4, 128, 256)):
-        if full or size == 1:
-            yield from _decode(torch.bfloat16, dim, group, size)
-            yield _prefill(torch.bfloat16, dim, group, size)
+    fp32, fp16, bf16 = NAMES
+    shapes = [(bf16, 128, 4, 16), (bf16, 80, 4, 16)]
+    if full:
+        shapes += [(bf16, dim, 4, 16) for dim in (16, 64, 96, 112, 256)]
+        shapes += [(bf16, dim, group, 16) for dim, group in ((128, 1), (64, 7), (64, 71))]
+        shapes += [(bf16, 128, 4, size) for size in (1, 48, 256)]
+        shapes += [(fp16, 128, 4, 16)]
+        shapes += [(fp32, dim, 4, 16) for dim in (16, 64, 80, 128, 256)]
+    for shape in shapes:
+        yield from _decode(*shape)
+        yield _prefill(*shape)
+    for dtype in NAMES if full else (bf16,):
+        for dim in (80, 128, 256) if full else (128,):
+            yield Build(f"combine {NAMES[dtype]} D {dim}", "combine", dtype, decode.combine_constants(32, dim))
+        for kv_heads, dim in ((8, 128), (2, 80)):
+            name = f"kv_write {NAMES[dtype]} KV {kv_heads} D {dim}"
+            yield Build(name, "kv_write", dtype, kv_write.constants(kv_heads, dim, 16))
+        yield Build(f"block_copy {NAMES[dtype]}", "block_copy", dtype, block_copy.constants(16 * 8 * 128))
 
 
 def compile_build(build: Build, target: int) -> Found:
@@ -135,15 +149,15 @@ def compile_build(build: Build, target: int) -> Found:
     Raises:
         KernelError: Triton runs in its interpreter, where nothing is compiled.
     """
-    if triton.knobs.runtime.interpret:
-        raise KernelError("the report compiles: unset TRITON_INTERPRET")
-    names = build.kernel.arg_names
+    _require_compiler()
+    kernel = KERNELS[build.kernel]
+    names = kernel.arg_names
     types = {name: "constexpr" if name in build.constants else _type(name, build.dtype) for name in names}
     constants = {(names.index(name),): value for name, value in build.constants.items()}
     promised = [n for n in names if n not in build.constants and n not in (*NOT_DIVISIBLE, "scale_log2")]
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in promised}
-    source = ASTSource(build.kernel, types, constants, attributes)
-    options = {"num_warps": build.warps, "num_stages": build.stages, "enable_fp_fusion": True}
+    source = ASTSource(kernel, types, constants, attributes)
+    options = {"enable_fp_fusion": True, **(build.tiles.options if build.tiles else {})}
     begin = time.perf_counter()
     compiled = triton.compile(source, target=GPUTarget("cuda", target, 32), options=options)
     seconds = time.perf_counter() - begin
@@ -158,18 +172,23 @@ def compile_build(build: Build, target: int) -> Found:
 
 
 def run(full: bool = True) -> int:
-    """Print the report; returns the number of compilations that are not good enough."""
+    """Print the report; returns the number of compilations that are not good enough.
+
+    Raises:
+        KernelError: Triton runs in its interpreter.
+    """
+    _require_compiler()
     print(f"triton {triton.__version__}, compiled offline; registers per thread, shared memory in KB (counted)")
     print(f"{'kernel':<42} {'target':>6} {'regs':>5} {'spills':>6} {'shared':>7} {'per SM':>6}  global loads")
     bad = 0
-    for build in builds(full):
-        for target in TARGETS:
-            found = compile_build(build, target)
+    chosen = [(build, target) for build in builds(full) for target in TARGETS]
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for found in pool.map(compile_build, *zip(*chosen, strict=True)):
             loads = " ".join(f"{name}×{count}" for name, count in sorted(found.loads.items()))
             problems = "; ".join(found.problems)
             bad += bool(problems)
             print(
-                f"{build.name:<42} {'sm_' + str(target):>6} {found.registers:>5} {found.spilled:>6} "
+                f"{found.build.name:<42} {'sm_' + str(found.target):>6} {found.registers:>5} {found.spilled:>6} "
                 f"{found.shared / 1024:>7.1f} {found.programs:>6}  {loads}{'  ← ' + problems if problems else ''}",
                 flush=True,
             )
@@ -177,56 +196,30 @@ def run(full: bool = True) -> int:
     return bad
 
 
+def _require_compiler() -> None:
+    if knobs.runtime.interpret:
+        raise KernelError("the report compiles: unset TRITON_INTERPRET")
+
+
 def _decode(dtype: torch.dtype, dim: int, group: int, size: int) -> Iterator[Build]:
     tiles = decode_tiles(group, dim, dtype)
-    padded = triton.next_power_of_2(dim)
-    shape = {"HEADS": 8 * group, "GROUP": group, "D": dim, "D_PAD": padded}
-    tile = {"BLOCK_M": tiles.rows, "TILE_N": tiles.positions, "MIN_TILES": MIN_TILES, "PRECISION": precision(dtype)}
-    wide = _wide(tiles.positions, padded, dtype, tiles.warps)
     name = f"{NAMES[dtype]} D {dim} group {group} b {size}"
+    programs = decode.PROGRAMS_PER_SM if dtype.itemsize == 2 else 1
     for label, paged, split in (("decode", True, False), ("decode, splits", True, True), ("contiguous", False, True)):
-        kind = {"PAGED": paged, "SPLIT": split, "BLOCK_SIZE": size if paged else 1}
-        programs = PROGRAMS_PER_SM if dtype.itemsize == 2 else 1
-        yield Build(
-            f"{label} {name}",
-            decode_kernel,
-            dtype,
-            {**shape, **tile, **kind},
-            tiles.warps,
-            tiles.stages,
-            wide,
-            programs,
-        )
-    combine = {"HEADS": 8 * group, "D": dim, "D_PAD": padded, "ROWS": COMBINE_ROWS}
-    yield Build(f"combine {NAMES[dtype]} D {dim}", combine_kernel, dtype, combine, warps=2)
+        fixed = decode.constants(8 * group, 8, dim, dtype, size if paged else None, split)
+        yield Build(f"{label} {name}", "decode", dtype, fixed, tiles, _wide(tiles, dim, dtype), programs)
 
 
 def _prefill(dtype: torch.dtype, dim: int, group: int, size: int) -> Build:
     tiles = prefill_tiles(dim, dtype)
-    padded = triton.next_power_of_2(dim)
-    constants = {
-        "GROUP": group,
-        "D": dim,
-        "D_PAD": padded,
-        "BLOCK_SIZE": size,
-        "BLOCK_M": tiles.rows,
-        "TILE_N": tiles.positions,
-        "PRECISION": precision(dtype),
-    }
-    wide = _wide(tiles.positions, padded, dtype, tiles.warps)
     name = f"prefill {NAMES[dtype]} D {dim} group {group} b {size}"
-    return Build(name, prefill_kernel, dtype, constants, tiles.warps, tiles.stages, wide)
+    fixed = prefill.constants(8 * group, 8, dim, dtype, size)
+    return Build(name, "prefill", dtype, fixed, tiles, _wide(tiles, dim, dtype))
 
 
-def _kv_write(dtype: torch.dtype, kv_heads: int, dim: int) -> Build:
-    padded = triton.next_power_of_2(dim)
-    tile = min(triton.next_power_of_2(kv_heads), max(1, ELEMENTS // padded))
-    constants = {"KV_HEADS": kv_heads, "D": dim, "D_PAD": padded, "BLOCK_SIZE": 16, "HEAD_TILE": tile}
-    return Build(f"kv_write {NAMES[dtype]} KV {kv_heads} D {dim}", kv_write_kernel, dtype, constants)
-
-
-def _wide(positions: int, padded: int, dtype: torch.dtype, warps: int) -> int:
-    return max(1, 2 * positions * padded * dtype.itemsize // 16 // (32 * warps))
+def _wide(tiles: Tiles, dim: int, dtype: torch.dtype) -> int:
+    """16-byte loads per thread for a tile of K and one of V."""
+    return max(1, 2 * tiles.positions * power_of_2(dim) * dtype.itemsize // 16 // (32 * tiles.warps))
 
 
 def _type(name: str, dtype: torch.dtype) -> str:
@@ -236,7 +229,7 @@ def _type(name: str, dtype: torch.dtype) -> str:
 
 
 def _is_narrow(name: str) -> bool:
-    """Loads of 1, 2 or 8 bytes; those of 4 are block ids and lengths, as a plain load, never as a copy to shared."""
+    """Loads of 1 or 2 bytes, and copies to shared memory (how K and V come) of less than 16; block ids take 4."""
     if name.startswith("LDGSTS"):
         return ".128" not in name
     return any(part in name.split(".") for part in ("U8", "S8", "U16", "S16"))
