@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ from tests.app.live_models import Client, fake_models, ready, threads_named, unt
 
 ROOT = Path(__file__).parents[2]
 RUN = "/live/run?lengths=own&own=9,3,5,7&B=2"
+
+
+def alone(coroutine):
+    """Run on an event loop of a thread of its own: this one may have another, of the browser tests."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 @pytest.fixture
@@ -210,7 +217,7 @@ def test_frames_are_made_once_for_all_and_not_too_often():
             feed.leave(box)
         return got, seconds
 
-    got, seconds = asyncio.run(listen())
+    got, seconds = alone(listen())
     assert 2 <= len(made) <= PER_SECOND * (seconds + 1)
     assert all(into[-1] == got[0][-1] for into in got[1:])
 
@@ -230,7 +237,7 @@ def test_a_slow_client_gets_the_newest_frame():
         feed.leave(box)
         return int(first)
 
-    assert asyncio.run(listen()) >= len(made) - 2 > 1
+    assert alone(listen()) >= len(made) - 2 > 1
 
 
 def test_a_dear_frame_is_made_less_often():
@@ -245,7 +252,7 @@ def test_a_dear_frame_is_made_less_often():
             await asyncio.sleep(0.01)
         feed.leave(box)
 
-    asyncio.run(listen())
+    alone(listen())
     assert len(made) <= 4
 
 
@@ -269,7 +276,7 @@ def test_a_message_that_fails_does_not_end_the_feed(caplog):
         feed.leave(box)
         return text
 
-    assert asyncio.run(listen()) == "fine"
+    assert alone(listen()) == "fine"
 
 
 def test_time_alone_changes_a_frame():
@@ -282,7 +289,7 @@ def test_time_alone_changes_a_frame():
         feed.leave(box)
         return texts
 
-    assert len(set(asyncio.run(listen()))) == 3
+    assert len(set(alone(listen()))) == 3
 
 
 def test_the_app_starts_without_the_model_libraries():
