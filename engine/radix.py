@@ -27,10 +27,9 @@ class Node:
         children: what goes on after the run, by the first page of each child.
         locks: places in this run or below it.
         used: when a look-up or a sequence last came here, in operations of the index.
-        gone: True once the run has left the tree.
     """
 
-    __slots__ = ("blocks", "children", "gone", "locks", "pages", "parent", "start", "used")
+    __slots__ = ("blocks", "children", "locks", "pages", "parent", "start", "used")
 
     def __init__(self, parent: Node | None, start: int) -> None:
         self.parent: Node = self if parent is None else parent
@@ -40,7 +39,11 @@ class Node:
         self.children: dict[tuple[int, ...], Node] = {}
         self.locks = 0
         self.used = 0
-        self.gone = False
+
+    @property
+    def end(self) -> int:
+        """Blocks between the root and whatever follows the run."""
+        return self.start + len(self.pages)
 
     @property
     def label(self) -> tuple[int, ...]:
@@ -51,8 +54,9 @@ class Node:
 class Place:
     """How deep a sequence or a lock has come: so many blocks, the last of them in `node` or above it.
 
-    `node` and all above it are locked. A split leaves the place at the lower half; if it was in the upper half, it
-    climbs there when it moves next.
+    `node` and all above it are locked, as whole runs. A split leaves the place at the lower half; if it was in the
+    upper half, it climbs there when it moves next. A run that others lock does not grow, so a place beyond the end of
+    its node means that what was there has left the tree.
     """
 
     __slots__ = ("depth", "node")
@@ -86,7 +90,7 @@ class RadixIndex:
         return Match(tuple(blocks[:depth]), depth, why if depth == most else "absent")
 
     def publish(self, seq_id: str, tokens: Sequence[int], table: Sequence[int]) -> None:
-        """Go on from where this sequence stopped, O(1) a block; a leaf grows in place.
+        """Go on from where this sequence stopped, O(1) a block; a leaf that nobody else locks grows in place.
 
         If what it published has left the tree meanwhile (the index had kept another sequence's equal block, and that
         was overwritten), there is nothing to hang the rest on: nothing more of it is entered.
@@ -94,7 +98,7 @@ class RadixIndex:
         place = self._places.setdefault(seq_id, Place(self.root, 0))
         while place.depth <= place.node.start and place.node is not self.root:
             self._climb(place)
-        if place.node.gone:
+        if place.depth > place.node.end:
             return
         self._clock += 1
         for index in range(place.depth, len(tokens) // self.block_size):
@@ -130,7 +134,7 @@ class RadixIndex:
         """Keep the longest known beginning of `tokens`, in whole blocks, from being evicted; `unlock` ends that."""
         path, depth = self._find(tokens, len(tokens) // self.block_size)
         node = path[-1] if path else self.root
-        if depth < node.start + len(node.pages):
+        if depth < node.end:
             node = self._split(node, depth - node.start)
         place = Place(node, depth)
         while node is not self.root:
@@ -149,11 +153,11 @@ class RadixIndex:
         heapify(leaves)
         order, evicted = len(self._at), []
         while leaves and len(evicted) < count:
-            used, _, leaf = heappop(leaves)
+            leaf = heappop(leaves)[-1]
             evicted += reversed(self._cut(leaf, max(0, len(leaf.blocks) - (count - len(evicted)))))
             above = leaf.parent
-            if leaf.gone and above is not self.root and not above.children and not above.locks:
-                above.used, order = max(above.used, used), order + 1
+            if not leaf.blocks and above is not self.root and not above.children and not above.locks:
+                order += 1
                 heappush(leaves, (above.used, order, above))
         return evicted
 
@@ -175,7 +179,7 @@ class RadixIndex:
         path, node, depth = [], self.root, 0
         while depth < most:
             page = self._page(tokens, depth)
-            if depth < node.start + len(node.pages):
+            if depth < node.end:
                 if node.pages[depth - node.start] != page:
                     break
             elif page in node.children:
@@ -201,7 +205,7 @@ class RadixIndex:
                 if block in self._at:
                     return False
                 child = node
-                if node is self.root or node.children:
+                if node is self.root or node.children or node.locks > 1:
                     child = node.children[page] = Node(node, place.depth)
                 child.pages.append(page)
                 child.blocks.append(block)
@@ -230,25 +234,17 @@ class RadixIndex:
         return head
 
     def _cut(self, node: Node, keep: int) -> list[int]:
-        """Take the run but for its first `keep` blocks, and all below it, out of the tree; returns their blocks.
-
-        Places in what goes must see that it went: under locks the run is split first, and its lower half goes whole.
-        """
-        if keep and node.locks:
-            self._split(node, keep)
-            keep = 0
-        gone, below = node.blocks[keep:], list(node.children.values())
-        if keep:
-            del node.pages[keep:], node.blocks[keep:]
-            node.children = {}
-        else:
+        """Take the run but for its first `keep` blocks, and all below it, out of the tree; returns their blocks."""
+        if not keep:
             del node.parent.children[node.pages[0]]
-            node.gone = True
+        gone, below = node.blocks[keep:], list(node.children.values())
+        del node.pages[keep:], node.blocks[keep:]
+        node.children = {}
         while below:
             child = below.pop()
-            child.gone = True
             gone += child.blocks
             below += child.children.values()
+            child.pages, child.blocks, child.children = [], [], {}
         for block in gone:
             del self._at[block]
         return gone

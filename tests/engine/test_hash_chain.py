@@ -90,6 +90,14 @@ def test_the_first_of_two_equal_blocks_stands_for_both(make):
 
 
 @ALL
+def test_a_block_has_one_entry(make):
+    index = entered(make(2), (1, 1), [0])
+    entered(index, (2, 2, 3, 3), [0, 1], "b")
+    assert index.content(0) == (1, 1)
+    assert index.match((2, 2, 3, 3, 0)).blocks == ()
+
+
+@ALL
 def test_equal_blocks_under_different_beginnings_are_different(make):
     index = entered(make(2), (1, 1, 5, 5), [0, 1])
     entered(index, (2, 2, 5, 5), [2, 3], "b")
@@ -265,7 +273,6 @@ def check_tree(index):
     for node in index.nodes():
         assert node.pages
         assert len(node.pages) == len(node.blocks)
-        assert not node.gone
         assert all(len(page) == index.block_size for page in node.pages)
         assert node.parent.children[node.label[: index.block_size]] is node
         assert node.start == node.parent.start + len(node.parent.pages)
@@ -280,6 +287,7 @@ ACTIONS = st.lists(
         st.integers(0, 3),
         st.lists(st.integers(0, 1), min_size=1, max_size=10).map(tuple),
     ),
+    min_size=10,
     max_size=60,
 )
 

@@ -1,5 +1,6 @@
 """RadixIndex: the shape of the tree, locks and eviction. What it has in common with the others: test_hash_chain."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ def test_insert_match_lock_evict():
     assert index.match((*range(8), 99)).blocks == (0, 1)
     place = index.lock(range(8))
     assert [(node.label, node.locks) for node in index.nodes()] == [(tuple(range(8)), 1), (tuple(range(8, 12)), 0)]
+    assert len({node.used for node in index.nodes()}) == 1
     assert index.evict(99) == [2]
     assert len(index) * 4 == 8
     assert index.match(range(12)).blocks == (0, 1)
@@ -112,6 +114,22 @@ def test_sequences_at_work_lock_what_they_published():
     assert index.evict(99) == [4, 1, 0]
 
 
+@pytest.mark.parametrize("goes_on_with", [(2, 3), (90, 91)])
+def test_a_sequence_in_the_upper_half_of_a_split_goes_on_from_there(goes_on_with):
+    index = RadixIndex(1)
+    entered(index, range(6), list(range(6)))
+    index.publish("b", (0, 1), [0, 1])
+    index.publish("c", (0, 1, 2, 3, 80), [0, 1, 2, 3, 8])
+    assert index.evict(99) == []  # the lower half has kept the lock until b moves
+    index.publish("b", (0, 1, *goes_on_with), [0, 1, 6, 7])
+    check_tree(index)
+    assert index.match((0, 1, *goes_on_with, 0)).blocks == ((0, 1, 2, 3) if goes_on_with == (2, 3) else (0, 1, 6, 7))
+    assert index.evict(99) == [5, 4]
+    index.forget("b")
+    index.forget("c")
+    assert all_locks(index) == 0
+
+
 def test_the_least_recently_used_leaf_goes_first_and_its_tail_first():
     index = entered(RadixIndex(2), (1, 1, 2, 2, 3, 3), [0, 1, 2])
     entered(index, (1, 1, 4, 4, 5, 5), [0, 3, 4])
@@ -123,6 +141,16 @@ def test_the_least_recently_used_leaf_goes_first_and_its_tail_first():
     assert index.evict(9) == [2, 1, 0]
 
 
+def test_publishing_is_use():
+    index = RadixIndex(2)
+    index.publish("a", (1, 1), [0])
+    index.publish("b", (2, 2), [1])
+    index.publish("a", (1, 1, 3, 3), [0, 2])
+    index.forget("a")
+    index.forget("b")
+    assert index.evict(2) == [1, 2]
+
+
 def test_what_hangs_below_a_dropped_block_goes_with_it():
     index = entered(RadixIndex(2), (1, 1, 2, 2, 3, 3), [0, 1, 2])
     entered(index, (1, 1, 2, 2, 4, 4), [0, 1, 3])
@@ -132,20 +160,31 @@ def test_what_hangs_below_a_dropped_block_goes_with_it():
     assert index.match((1, 1, 2, 2, 3, 3, 0)).blocks == (0, 7)
 
 
-def test_a_sequence_whose_path_was_dropped_enters_nothing_more_and_leaves_no_lock():
+@pytest.mark.parametrize("blocks", [2, 3, 4])
+def test_a_sequence_whose_path_was_dropped_enters_nothing_more_and_leaves_no_lock(blocks):
     index = RadixIndex(2)
     index.publish("a", range(6), [0, 1, 2])
-    index.publish("b", range(8), [5, 6, 7, 8])  # stands on a's blocks, which its table does not hold
+    index.publish("b", range(2 * blocks), [5, 6, 7, 8])  # stands on a's blocks, which its table does not hold
     index.forget("a")
-    assert index.drop(1) == (1, 2, 8)
-    index.publish("b", range(10), [5, 6, 7, 8, 9])
-    assert len(index) == 1
-    assert 9 not in index
-    entered(index, range(6), [0, 3, 4], "c")
+    assert index.drop(1) == ((1, 2, 8) if blocks == 4 else (1, 2))
+    other = (0, 1, *range(90, 88 + 2 * blocks))
+    entered(index, other, [0, 11, 12, 13], "c")  # as long as what was published of b
     index.publish("b", range(12), [5, 6, 7, 8, 9, 10])
-    assert index.match(range(12)).blocks == (0, 3, 4)
+    check_tree(index)
+    assert len(index) == blocks
+    assert index.match((*other, 0)).blocks == (0, 11, 12, 13)[:blocks]
+    assert index.match(range(12)).blocks == (0,)
     index.forget("b")
     assert all_locks(index) == 0
+
+
+def test_what_grows_beyond_a_lock_is_not_locked_by_it():
+    index = entered(RadixIndex(2), range(4), [0, 1])
+    place = index.lock(range(4))
+    entered(index, range(8), [0, 1, 2, 3], "b")
+    assert index.evict(99) == [3, 2]
+    index.unlock(place)
+    assert index.evict(99) == [1, 0]
 
 
 def test_a_drop_beyond_a_sequence_in_the_middle_of_a_run_leaves_it_its_part():
@@ -181,7 +220,7 @@ def test_a_hundred_retracts_leak_neither_blocks_nor_locks():
         assert all_locks(index) == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 1), max_size=8)), max_size=40))
 def test_what_is_locked_is_never_evicted(actions):
     index, fresh, held = RadixIndex(2), iter(range(10_000)), []

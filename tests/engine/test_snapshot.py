@@ -61,7 +61,7 @@ def test_a_state_goes_with_its_block():
     assert index.drop(1) == (1,)
     assert index.snapshots == {0: 4, 2: 12}
     assert index.match(range(13)).blocks == (0,)
-    entered(index, range(8), [0, 7], "b")
+    entered(index, range(8), [0, 7])
     assert index.snapshots == {0: 4, 7: 8, 2: 12}
     assert index.match(range(13)).blocks == (0, 7, 2)
 
@@ -73,4 +73,5 @@ def test_branch_points_go_with_their_blocks():
     for block in (2, 1, 0):
         index.drop(block)
     entered(index, range(12), [0, 1, 2], "b")
+    entered(index, range(12), [3, 4, 5], "c")
     assert not index.snapshots
