@@ -9,10 +9,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from app import board, charts
+from app import board, charts, split
 from app.lanes import POLICIES, Spec
 from app.lanes import lanes as lanes_of
 from engine import anchor
+from engine.config import EngineConfig
+from engine.contiguous import ContiguousKV
+from engine.engine import Engine
+from engine.kv import blocks_for
+from engine.pool import BlockPool
+from engine.request import Request, SamplingParams
 from engine.simulate import simulate
 from engine.workload import real64
 from lessons.errors import LessonError
@@ -136,6 +142,55 @@ def _fill(rest: list[Any]) -> float:
     return {"blocks": len(blocks), "waste": held - written, "last": size - (held - written)}[quantity]
 
 
+def _split(rest: list[Any]) -> float:
+    """Lesson 2's runs."""
+    if rest[0] in split.DEFAULTS:
+        return int(split.DEFAULTS[rest[0]])
+    if rest[0] == "slots":
+        return split.SLOTS
+    rule, quantity = rest
+    report = split.run(rule)["report"]
+    kv = report["kv"]
+    if quantity in split.PARTS:
+        return kv[quantity] / kv["pool_slots"]
+    return kv[quantity] if quantity in kv else report[quantity]
+
+
+EXAMPLE, EXAMPLE_LIMIT, EXAMPLE_BLOCK = ((5, 3), (6, 9), (3, 2), (10, 6)), 32, 4
+"""Prompt and reply of the four requests in lesson 2's example, the model's limit, the block size."""
+
+
+def _example(rest: list[Any]) -> float:
+    """What the four requests reserve under each rule; what an engine holds for them when all have written all."""
+    requests = [Request(tuple(range(p)), SamplingParams(max_tokens=o)) for p, o in EXAMPLE]
+    way = rest[0]
+    if way == "paged":
+        return sum(EXAMPLE_BLOCK * blocks_for(p + o, EXAMPLE_BLOCK) for p, o in EXAMPLE)
+    if way in ("held", "live"):
+        peak = [_last_usage(request) for request in requests]
+        return sum(usage.live if way == "live" else usage.held_blocks * EXAMPLE_BLOCK for usage in peak)
+    kv = ContiguousKV(BlockPool(1), 1, reserve=way, max_model_len=EXAMPLE_LIMIT)
+    return sum(kv.reservation(request) for request in requests)
+
+
+def _last_usage(request: Request) -> Any:
+    """The paged pool at the step of the request's last token, alone."""
+    engine = Engine(EngineConfig(num_blocks=8, block_size=EXAMPLE_BLOCK, max_num_seqs=1))
+    engine.submit(request)
+    *_, last = iter(engine.step, None)
+    return last.usage
+
+
+def _copies(rest: list[Any]) -> float:
+    """Slots that requests with one and the same prompt hold beside its first copy, counted after their first step."""
+    count, length = rest
+    engine = Engine(EngineConfig(num_blocks=count * length, block_size=1, max_num_seqs=count))
+    for _ in range(count):
+        engine.submit(Request(tuple(range(length)), SamplingParams(max_tokens=2)))
+    record = engine.step()
+    return 0 if record is None else record.usage.live - length
+
+
 def _sizes(rest: list[Any]) -> float:
     """A row of the chart of block sizes."""
     rows = {row["b"]: row for row in charts.block_sizes()["rows"]}
@@ -151,4 +206,12 @@ def _request(items: list[Any], number: int) -> Any:
     return items[number - 1]
 
 
-_OTHERS = {"batch": _batch, "board": _board, "fill": _fill, "sizes": _sizes}
+_OTHERS = {
+    "batch": _batch,
+    "board": _board,
+    "fill": _fill,
+    "sizes": _sizes,
+    "split": _split,
+    "example": _example,
+    "copies": _copies,
+}

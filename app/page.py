@@ -19,12 +19,17 @@ from lessons.loader import load
 from lessons.model import Choice, Formula, Prediction, Scene, Stop
 from lessons.words import LANGUAGES, Words, words
 
-PAGES = {1: ("batching", "l1_batching"), 3: ("paging", "l3_paging"), 8: ("live", "l8_live")}
+PAGES = {
+    1: ("batching", "l1_batching"),
+    2: ("reservation", "l2_reservation"),
+    3: ("paging", "l3_paging"),
+    8: ("live", "l8_live"),
+}
 """Lessons that have a page: number → (address, lesson id)."""
 LESSONS = range(1, 10)
 GROUPS = (
     *("mode", "policy", "length_names", "arrival_names", "codes", "errors", "outcomes", "twin"),
-    *("figures", "live", "board"),
+    *("figures", "live", "board", "account", "split"),
 )
 
 

@@ -4,6 +4,8 @@
              arrivals (all, poisson:RATE, bursts:SIZE:GAP), B → {"static": {…}, "continuous": {…}}
     /board   frames of the two-allocator board from `since` on: open, pool, b, seats, watermark, budget, acts
     /chart   the data of a chart by its `name`
+    /split   lesson 2's four runs: prompt, limit, pool → the five parts of the pool, step by step
+    /account the KV calculator: layers, kv_heads, head_dim, bytes, tokens, requests
 
 What cannot be computed is answered with status 400 and {"error": {"code": …, "detail": {…}}}. `/plotly.js` is the
 library that draws charts, out of the installed package, so that nothing is fetched from elsewhere.
@@ -24,8 +26,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.board import frames
+from app.calculator import calculate
 from app.charts import CHARTS
 from app.lanes import Spec, SpecError, packed, parse_slots
+from app.split import picture
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +53,23 @@ def chart(params: Mapping[str, str]) -> bytes:
     return _packed(CHARTS[params["name"]]())
 
 
-ANSWERS: dict[str, Answer] = {"/lanes": lanes, "/board": board, "/chart": chart}
+def split(params: Mapping[str, str]) -> bytes:
+    """Gzipped JSON: four ways of handing out memory."""
+    return _packed(picture(params))
+
+
+def account(params: Mapping[str, str]) -> bytes:
+    """Gzipped JSON: the KV calculator's results."""
+    return _packed(calculate(params))
+
+
+ANSWERS: dict[str, Answer] = {
+    "/lanes": lanes,
+    "/board": board,
+    "/chart": chart,
+    "/split": split,
+    "/account": account,
+}
 
 
 def answer(params: Mapping[str, str], path: str = "/lanes") -> tuple[int, bytes]:

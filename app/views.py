@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app import board, lanes
+from app import board, calculator, lanes, split
 from lessons.model import StateValue
 
 PROMPTS = Path(__file__).parent.parent / "lessons" / "l8_live" / "prompts.toml"
@@ -91,7 +91,25 @@ def _first_board(state: Mapping[str, StateValue], params: Mapping[str, str]) -> 
     raise ValueError(f"the board cannot show the scene's own state: {of_scene}")
 
 
-COMMON: dict[str, Callable[[str], dict[str, Any]]] = {"swimlane": _swimlane, "live": _prompts, "board": _board}
+def _account(_: str) -> dict[str, Any]:
+    made = {
+        name: calculator.calculate({field: str(value) for field, value in values.items()})
+        for name, values in calculator.presets().items()
+    }
+    return {"account": {"presets": made, "fields": calculator.FIELDS, "anchor": calculator.account()}}
+
+
+def _split(_: str) -> dict[str, Any]:
+    return {"split": {"rules": list(split.RULES), "offered": split.OFFERED, "defaults": split.DEFAULTS}}
+
+
+COMMON: dict[str, Callable[[str], dict[str, Any]]] = {
+    "swimlane": _swimlane,
+    "live": _prompts,
+    "board": _board,
+    "account": _account,
+    "split": _split,
+}
 FIRST: dict[str, Callable[[Mapping[str, StateValue], Mapping[str, str]], dict[str, Any]]] = {
     "swimlane": _first_lanes,
     "board": _first_board,

@@ -22,6 +22,13 @@ the lesson's workload (the 64 real replies, all there from the start) unless the
                                                live, tail_waste, reserved, hole, free, live_share, pool_slots, unused
                                                (hole + free), largest_run, step (steps done)
     board.K.SIDE.written.R | block.R.L         slots that request R has written; physical block of its logical block L
+    split.RULE.QUANTITY                        lesson 2's run under max, pow2, oracle or paged: steps, preemptions,
+                                               recomputed_tokens, live_share, live_share_saturated, and the averages
+                                               live, tail_waste, reserved, hole, free as shares of the pool
+    split.prompt | limit | pool | slots        what those runs are set up with
+    example.WAY                                the example of four requests: max, pow2, oracle (reserved), paged (blocks
+                                               for prompt + reply), held, live (an engine's, at the last token)
+    copies.N.P                                 slots that N requests with one prompt of P tokens hold twice or more
     fill.B.L.blocks | waste | last             a prompt of L tokens in blocks of B: blocks, tail, tokens in the last
     sizes.B.waste | table | lost               a row of the chart of block sizes (app/charts.py)
 
@@ -53,6 +60,11 @@ _ATOMS = [
         r"board\.(\d+)\.(contiguous|paged)\.(written\.([1-9]\d*)|block\.([1-9]\d*)\.(\d+))",
         r"fill\.([1-9]\d*)\.([1-9]\d*)\.(blocks|waste|last)",
         r"sizes\.([1-9]\d*)\.(waste|table|lost)",
+        r"split\.(max|pow2|oracle|paged)\.(steps|preemptions|recomputed_tokens|live_share|live_share_saturated"
+        r"|live|tail_waste|reserved|hole|free)",
+        r"split\.(prompt|limit|pool|slots)",
+        r"example\.(max|pow2|oracle|paged|held|live)",
+        r"copies\.([1-9]\d*)\.([1-9]\d*)",
     )
 ]
 _VARIANT = re.compile(r"(?P<path>.*)@(?P<kv>max|pow2|oracle)")

@@ -14,7 +14,10 @@ from typing import Any
 from streamlit.components import v2
 
 HERE = Path(__file__).parent
-STYLES = ("tokens.css", "shell.css", "scenes.css", "swimlane.css", "board.css", "live.css", "home.css", "present.css")
+STYLES = (
+    *("tokens.css", "shell.css", "scenes.css", "swimlane.css", "board.css", "memory.css", "live.css", "home.css"),
+    "present.css",
+)
 SCRIPTS = (
     "basics.js",  # escaping, numbers, words, icons
     "address.js",  # the state in the address bar
@@ -32,6 +35,9 @@ SCRIPTS = (
     "board_store.js",  # frames by opening and actions
     "board_parts.js",  # messages, cells, gauges, tables, log, the opening's editor
     "board.js",  # the two-allocator board of lesson 3
+    "account.js",  # the KV calculator and the anchor's account, lesson 2
+    "split_draw.js",  # the parts of a pool over time, in patterns
+    "split.js",  # four ways of handing out the same memory, lesson 2
     "live_draw.js",  # lanes of the last steps, line of the throughput
     "live_parts.js",  # replies, memory map, queue
     "live.js",  # the live engine of lesson 8

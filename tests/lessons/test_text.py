@@ -11,7 +11,7 @@ from lessons.model import Lesson
 from lessons.words import LANGUAGES
 
 NAMES = re.compile(
-    r"H100|BF16|float32|Qwen3\.8-27B|GPT-3 175B|OPT-13B"  # names of things
+    r"H100|BF16|float32|Qwen3\.8-27B|GPT-3 175B|OPT-13B|Llama-2-7B|Pow2"  # names of things
     r"|B=\d+"  # the slots a reader chooses
     r"|第 \d 课|lessons? \d( and \d)?|和第 \d 课"  # other lessons
 )
