@@ -95,7 +95,8 @@ def _check_tables(engine: Engine) -> None:
                 _require(
                     len(table) == due, f"{seq.id} has KV for {seq.num_computed_tokens} tokens in {len(table)} blocks"
                 )
-            _require(0 <= seq.num_computed_tokens < seq.num_tokens, f"{seq!r} has computed all or less than nothing")
+            computable = seq.num_tokens - (seq.offer is None)
+            _require(0 <= seq.num_computed_tokens <= computable, f"{seq!r} has computed all or less than nothing")
 
 
 def _check_queues(engine: Engine) -> None:
@@ -132,7 +133,7 @@ def _check_plan(engine: Engine) -> None:
     _require(not shared, f"blocks {shared} are written while several tables hold them")
     for seq in engine.scheduler.running:
         table = plan.block_tables.get(seq.id)
-        if table is not None:
+        if table is not None and not seq.is_beam:  # beams change tables after the forward
             _require(
                 list(table) == seq.block_table[: len(table)], f"the runner saw {table}, {seq.id} has another table"
             )

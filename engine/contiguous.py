@@ -104,6 +104,9 @@ class ContiguousKV:
     def fork(self, parent: Sequence, child: Sequence) -> None:
         raise NotImplementedError("contiguous runs cannot be shared")
 
+    def regroup(self, sequences: list[Sequence], tables: list[list[int]]) -> None:
+        raise NotImplementedError("contiguous runs cannot be shared")
+
     def take_notes(self) -> list[Note]:
         return []
 

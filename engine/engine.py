@@ -127,8 +127,8 @@ class Engine:
             raise ValidationError(f"request id {request_id!r} is taken")
         limits: Limits = getattr(self.runner, "limits", Limits())
         self._require_known_tokens(request, limits.vocab_size)
-        if request.params.n > 1 and self.config.kv != "paged":
-            raise ValidationError("n > 1 needs kv='paged': contiguous runs cannot be shared")
+        if (request.params.n > 1 or request.params.beam_width is not None) and self.config.kv != "paged":
+            raise ValidationError("n > 1 and beam search need kv='paged': contiguous runs cannot be shared")
         self._submitted += 1
         state = RequestState(request_id, request, [Sequence(request, request_id)], max(request.arrival, self.clock.now))
         self.requests[request_id] = state
@@ -192,7 +192,10 @@ class Engine:
         Raises:
             ValidationError: nobody has this id.
         """
-        for seq in self._sequences(some_id):
+        sequences = self._sequences(some_id)
+        if some_id not in self.requests and any(seq.is_beam for seq in sequences):
+            raise ValidationError(f"{some_id!r} is one beam of a search: abort the whole request")
+        for seq in sequences:
             if not seq.status.is_final:
                 self._act("abort", seq.id)
                 self._end(seq, Status.ABORTED, "abort")
@@ -288,11 +291,13 @@ class Engine:
         finished = tuple(self.scheduler.commit(plan, sampled, self.clock.now))
         for seq in self.scheduler.born:
             self.requests[seq.request_id].sequences.append(seq)
+        for seq in self.scheduler.died:
+            self.requests[seq.request_id].sequences.remove(seq)
         self.last_plan = plan
         self._metrics.count(usage, len(plan.sampling), waiting > 0)
         record = StepRecord(plan, self._take_events(), finished, usage, start, self.clock.now, waiting)
         if self.trace is not None:
-            self.trace.add_step(record, sampled, slots, self.scheduler.waiting.journal)
+            self.trace.add_step(record, sampled, slots, self.scheduler.waiting.journal, self.scheduler.regrouped)
         self.scheduler.waiting.journal.clear()
         return record
 
@@ -304,7 +309,10 @@ class Engine:
             if missing:
                 raise InvariantError(f"the runner gave no token for {', '.join(missing)}")
         except BaseException:
-            for seq in [seq for seq in self.scheduler.running if seq.id in plan.num_scheduled_tokens]:
+            beams = {s.request_id for s in self.scheduler.running if s.is_beam and s.id in plan.num_scheduled_tokens}
+            for seq in [
+                s for s in self.scheduler.running if s.id in plan.num_scheduled_tokens or s.request_id in beams
+            ]:
                 self._end(seq, Status.ABORTED, "error")
                 self._note(Code.ABORTED, seq, {"reason": "error"})
             raise
@@ -377,13 +385,14 @@ class Engine:
                 f"{whose} {limit}: shorten the prompt or the reply",
                 {"needed": total, "limit": limit, "rule": "max_model_len"},
             )
-        if request.params.n > self.config.max_num_seqs:
+        branches = request.params.beam_width or request.params.n
+        if branches > self.config.max_num_seqs:
             return (
-                f"{request.params.n} replies at once need as many slots, the engine has {self.config.max_num_seqs}: "
+                f"{branches} replies or beams at once need as many slots, the engine has {self.config.max_num_seqs}: "
                 "ask for fewer or configure more slots",
-                {"needed": request.params.n, "limit": self.config.max_num_seqs, "rule": "slots"},
+                {"needed": branches, "limit": self.config.max_num_seqs, "rule": "slots"},
             )
-        demand = self.kv.demand(request)
+        demand = self.kv.demand(request) * (request.params.beam_width or 1)
         if demand > self.pool.num_blocks:
             return (
                 f"the request needs {demand} blocks of {self.config.block_size} at full length, the whole pool has "

@@ -81,6 +81,10 @@ class KVManager(Protocol):
         """Let `child` begin with everything `parent` has computed, in the same blocks."""
         ...
 
+    def regroup(self, sequences: list[Sequence], tables: list[list[int]]) -> None:
+        """Give these sequences these tables, made of blocks that they hold already, in place of their own."""
+        ...
+
     def free(self, seq: Sequence) -> None:
         """Take back every block of the sequence, last block first."""
         ...

@@ -100,10 +100,10 @@ class PagedKV:
     def take(self, count: int) -> list[int] | None:
         """So many blocks off the free queue, what the index knew of them gone; None, and no change, if too few."""
         blocks = self.pool.take(count)
-        for block in blocks or ():
-            if self.index is not None and self.index.drop(block):
-                self.num_cached_free -= 1
-                self._notes.append(Note(Code.EVICTED, {"block": block}))
+        if blocks and self.index is not None:
+            for gone in [gone for block in blocks for gone in self.index.drop(block)]:
+                self.num_cached_free -= gone in blocks or self.pool.is_free(gone)
+                self._notes.append(Note(Code.EVICTED, {"block": gone}))
         return blocks
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
@@ -112,6 +112,14 @@ class PagedKV:
             self.pool.share(block)
         child.block_table = list(parent.block_table)
         child.num_computed_tokens = parent.num_computed_tokens
+
+    def regroup(self, sequences: list[Sequence], tables: list[list[int]]) -> None:
+        for table in tables:
+            for block in table:
+                self.pool.share(block)
+        for seq, table in zip(sequences, tables, strict=True):
+            self.free(seq)
+            seq.block_table = list(table)
 
     def publish(self, seq: Sequence) -> None:
         """A step has computed the sequence as far as it says: the index may hand out its full blocks."""

@@ -86,14 +86,12 @@ def make_prefix_index(config: EngineConfig) -> PrefixIndex | None:
     """The index that `config.prefix` names, None for `none`."""
     if config.prefix == "none":
         return None
-    if config.prefix == "hash":
-        from engine.hash_chain import HashChainIndex
-
-        return HashChainIndex(config.block_size)
-    if config.prefix == "radix":
-        from engine.radix import RadixIndex
-
-        return RadixIndex(config.block_size)
+    from engine.hash_chain import HashChainIndex
+    from engine.radix import RadixIndex
     from engine.snapshot import SnapshotIndex
 
+    if config.prefix == "hash":
+        return HashChainIndex(config.block_size)
+    if config.prefix == "radix":
+        return RadixIndex(config.block_size)
     return SnapshotIndex(config.block_size, config.snapshot_tokens or config.block_size)

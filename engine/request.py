@@ -10,9 +10,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from engine.config import require_int
 from engine.errors import ValidationError
+
+if TYPE_CHECKING:
+    from engine.runner import Sampled
 
 MAX_TOKENS_LIMIT = 10_000_000
 """The longest reply or prompt the engine accepts, in tokens: beyond every model's context, a typing error."""
@@ -61,7 +65,8 @@ class SamplingParams:
             raise ValidationError("n > 1 needs a temperature above 0: greedy replies would all be equal")
         if self.beam_width is not None:
             require_int("beam_width", self.beam_width, minimum=1)
-            raise ValidationError("beam search is not there yet: use n and a temperature above 0 for several replies")
+            if self.n > 1 or self.temperature > 0:
+                raise ValidationError("beam search draws nothing at random: leave n at 1 and temperature at 0")
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
 
 
@@ -152,6 +157,8 @@ class Sequence:
         host_table: where its blocks lie while it is swapped out.
         branches_due: branches that will leave it with its first token; their slots are kept in `spare_slots`.
         dropped_tokens: KV tokens it lost when it was preempted last.
+        score: of a beam: its sum of log-probabilities while it runs, the sum per token once it is finished.
+        offer: of a beam: the candidates it has computed while others of its request have not.
         slot: the slot it sits in while it runs, else None.
         admitted_at: rank of its last admission, larger is later.
     """
@@ -165,9 +172,11 @@ class Sequence:
         "host_table",
         "id",
         "num_computed_tokens",
+        "offer",
         "order",
         "output_times",
         "request",
+        "score",
         "slot",
         "spare_slots",
         "status",
@@ -182,8 +191,10 @@ class Sequence:
         self.num_computed_tokens = 0
         self.block_table: list[int] = []
         self.host_table: list[int] = []
-        self.branches_due = request.params.n - 1 if branch == 0 else 0
+        self.branches_due = (request.params.beam_width or request.params.n) - 1 if branch == 0 else 0
         self.dropped_tokens = 0
+        self.score: float | None = None
+        self.offer: Sampled | None = None
         self.slot: int | None = None
         self.spare_slots: list[int] = []
         self.admitted_at = -1
@@ -195,6 +206,16 @@ class Sequence:
     def request_id(self) -> str:
         """The request this branch belongs to."""
         return self.id.rpartition("/")[0]
+
+    @property
+    def branch(self) -> int:
+        """Its number among the branches of the request."""
+        return int(self.id.rpartition("/")[2])
+
+    @property
+    def is_beam(self) -> bool:
+        """True if it belongs to a beam search: then it lives and dies with the others of its request."""
+        return self.request.params.beam_width is not None
 
     @property
     def num_tokens(self) -> int:
@@ -213,7 +234,7 @@ class Sequence:
 
     @property
     def num_missing_tokens(self) -> int:
-        """Known tokens whose KV does not exist yet; at least 1 while the sequence is unfinished."""
+        """Known tokens whose KV does not exist yet; 0 only for a beam that waits for the others of its request."""
         return len(self.token_ids) - self.num_computed_tokens
 
     @property
@@ -245,6 +266,11 @@ class RequestState:
     def outputs(self) -> list[list[int]]:
         """The reply of each branch so far, as token ids."""
         return [seq.output_token_ids for seq in self.sequences]
+
+    @property
+    def scores(self) -> list[float | None]:
+        """The score of each beam, best first; None where there is no beam search."""
+        return [seq.score for seq in self.sequences]
 
     @property
     def finish_reasons(self) -> list[str | None]:

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from engine.plan import StepPlan
 
 
+class Candidate(NamedTuple):
+    """A token that a beam may go on with, its natural log-probability, and whether a text ends with it."""
+
+    token_id: int
+    logprob: float
+    is_eos: bool = False
+
+
 class Sampled(NamedTuple):
     """A row's result.
 
@@ -19,11 +27,13 @@ class Sampled(NamedTuple):
         token_id: the token.
         logprob: its natural log-probability under the model, before temperature and truncation.
         is_eos: the model's vocabulary says that a text ends with it.
+        candidates: where a beam asks (`params.beam_width` W), the 2W likeliest tokens, likeliest first.
     """
 
     token_id: int
     logprob: float = 0.0
     is_eos: bool = False
+    candidates: tuple[Candidate, ...] = ()
 
 
 class Limits(NamedTuple):
@@ -54,8 +64,15 @@ class Runner(Protocol):
 class CountingRunner:
     """No model: every sampled token is 0, and replies end at the length their request says.
 
-    Enough to count steps, slots and blocks exactly; a scheduler cannot tell it from a model.
+    Enough to count steps, slots and blocks exactly; a scheduler cannot tell it from a model. Beams are offered tokens
+    0, 1, 2 … with falling probability, so the best beam leaves most children.
     """
 
     def run(self, plan: StepPlan) -> dict[str, Sampled]:
-        return dict.fromkeys(plan.sampling, Sampled(0))
+        return {seq_id: self._sampled(params.beam_width) for seq_id, params in plan.sampling.items()}
+
+    @staticmethod
+    def _sampled(width: int | None) -> Sampled:
+        if width is None:
+            return Sampled(0)
+        return Sampled(0, candidates=tuple(Candidate(i, -0.5 * (i + 1)) for i in range(2 * width)))

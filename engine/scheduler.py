@@ -15,6 +15,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from engine.beam import Beam, Beams
 from engine.config import EngineConfig
 from engine.host import HostTier
 from engine.kv import KVManager, Obstacle
@@ -54,6 +55,8 @@ class Scheduler:
         recomputed_tokens: KV tokens dropped by preemption and not found again in a prefix index.
         prefix_hits: tokens found in the prefix index, at first admission and on resuming.
         born: branches that began with the last commit.
+        died: beams that nobody goes on with since the last commit.
+        regrouped: (beam, the beam it leaves, its new token) of the last commit.
     """
 
     def __init__(self, config: EngineConfig, kv: KVManager, host: HostTier | None = None) -> None:
@@ -68,6 +71,9 @@ class Scheduler:
         self.recomputed_tokens = 0
         self.prefix_hits = {"first": 0, "resumed": 0}
         self.born: list[Sequence] = []
+        self.died: list[Sequence] = []
+        self.regrouped: list[tuple[str, str, int]] = []
+        self._searches: dict[str, Beams] = {}
         self._free_slots = list(range(config.max_num_seqs))
         self._admissions = 0
 
@@ -89,34 +95,46 @@ class Scheduler:
                     draft.tokens[seq] = num_tokens
                     draft.budget -= num_tokens
                     break
-                self._preempt(self._victim(), by=seq, draft=draft)
+                victim = self._victim()
+                whole = [victim, *self._mates(victim, self.running)] if victim.is_beam else [victim]
+                for each in sorted(whole, key=lambda s: s.branch, reverse=True):
+                    self._preempt(each, by=seq, draft=draft)
 
     def admit(self, draft: Draft) -> None:
         """Let the queue in from its head until somebody cannot enter."""
         promised = self.kv.promised(self.running)
         while (seq := self.waiting.head) is not None:
-            draft.obstacle = self._obstacle(seq, draft, promised)
+            mates = self._mates(seq, self.waiting) if seq.is_beam else []
+            draft.obstacle = self._obstacle(seq, draft, promised + sum(self.kv.lacking(mate) for mate in mates))
             if draft.obstacle is not None:
                 return
             self.waiting.pop()
-            code = Code.ADMITTED if seq.status is Status.WAITING else Code.RESUMED
-            if seq.host_table:
-                self._swap_in(seq, draft)
-            else:
-                self._look_up(seq, draft)
-            num_tokens = int(min(seq.num_missing_tokens, draft.budget))
-            blocks = self.kv.allocate(seq, num_tokens)
-            if blocks is None:
-                raise RuntimeError(f"the manager found room for {seq.id} and then had none")
-            seq.status, seq.slot, seq.admitted_at = Status.RUNNING, heapq.heappop(self._free_slots), self._admissions
-            seq.spare_slots = [heapq.heappop(self._free_slots) for _ in range(seq.branches_due)]
-            self._admissions += 1
-            self.running.append(seq)
+            self._enter(seq, draft)
+            for mate in mates:  # beams come back together, whatever budget is left
+                self.waiting.remove(mate)
+                self._enter(mate, draft)
+            promised = self.kv.promised(self.running) if mates else promised + self.kv.lacking(seq)
+
+    def _enter(self, seq: Sequence, draft: Draft) -> None:
+        """Give a sequence that has left the queue its slots, its blocks and what is left of the budget."""
+        code = Code.ADMITTED if seq.status is Status.WAITING else Code.RESUMED
+        if seq.host_table:
+            self._swap_in(seq, draft)
+        else:
+            self._look_up(seq, draft)
+        num_tokens = int(min(seq.num_missing_tokens, draft.budget))
+        blocks = self.kv.allocate(seq, num_tokens)
+        if blocks is None:
+            raise RuntimeError(f"the manager found room for {seq.id} and then had none")
+        seq.status, seq.slot, seq.admitted_at = Status.RUNNING, heapq.heappop(self._free_slots), self._admissions
+        seq.spare_slots = [heapq.heappop(self._free_slots) for _ in range(seq.branches_due)]
+        self._admissions += 1
+        self.running.append(seq)
+        if num_tokens:
             draft.tokens[seq] = num_tokens
             draft.budget -= num_tokens
-            promised += self.kv.lacking(seq)
-            draft.decide(code, seq, slot=seq.slot, tokens=num_tokens, blocks=len(blocks))
-            self._write_down(seq, draft)
+        draft.decide(code, seq, slot=seq.slot, tokens=num_tokens, blocks=len(blocks))
+        self._write_down(seq, draft)
 
     def commit(self, plan: StepPlan, sampled: Mapping[str, Sampled], time: float) -> list[Decision]:
         """Book a step that ran: KV computed, tokens sampled, branches begun, finished ones gone with their blocks.
@@ -134,15 +152,23 @@ class Scheduler:
             if num_tokens is not None:
                 seq.num_computed_tokens += num_tokens
                 self.kv.publish(seq)
-                if seq.id in plan.sampling:
+                if seq.id in plan.sampling and seq.is_beam:
+                    seq.offer = sampled[seq.id]
+                elif seq.id in plan.sampling:
                     family += self._fork(seq, plan.step, events)
             running += family
+        self.running = running
+        self.regrouped, self.died = [], []
+        for beams in self._complete_beams():
+            self._advance(beams, plan.step, time, events)
+        running = self.running
         for seq in running:
-            if seq.id in plan.sampling:
+            if seq.id in plan.sampling and not seq.is_beam:
                 seq.token_ids.append(sampled[seq.id].token_id)
                 seq.output_times.append(time)
         for seq in running:
-            reason = self._finish_reason(seq, sampled[seq.id]) if seq.id in plan.sampling else None
+            drawn = seq.id in plan.sampling and not seq.is_beam
+            reason = self._finish_reason(seq, sampled[seq.id]) if drawn else None
             if reason is not None:
                 slot = seq.slot
                 self.end(seq, Status.FINISHED, reason)
@@ -160,6 +186,10 @@ class Scheduler:
         for slot in (*([] if seq.slot is None else [seq.slot]), *seq.spare_slots):
             heapq.heappush(self._free_slots, slot)
         seq.slot, seq.spare_slots, seq.status, seq.finish_reason = None, [], status, reason
+        if status is not Status.SWAPPED:
+            seq.offer = None
+        if status.is_final:
+            self._searches.pop(seq.request_id, None)
 
     def remove(self, seq: Sequence, status: Status, reason: str) -> None:
         """End a sequence from outside, wherever it is: waiting, preempted or running."""
@@ -173,7 +203,8 @@ class Scheduler:
         """The first reason why the head of the queue cannot enter, None if it can."""
         if draft.preempted:
             return Obstacle(Code.NO_BLOCKS, {"needed": self.kv.lacking(seq), "free": self.kv.pool.num_free})
-        if len(self._free_slots) <= seq.branches_due:
+        mates = len(self._mates(seq, self.waiting)) if seq.is_beam else 0
+        if len(self._free_slots) < 1 + seq.branches_due + mates:
             return Obstacle(Code.SLOTS, {"slots": self.config.max_num_seqs})
         if draft.budget < 1:
             return Obstacle(Code.BUDGET, {"budget": self.config.max_num_batched_tokens})
@@ -262,16 +293,99 @@ class Scheduler:
         """The branches that leave a sequence with its first token."""
         family = []
         for branch in range(1, seq.branches_due + 1):
-            child = Sequence(seq.request, seq.request_id, branch)
+            child = self._branch(seq, branch)
             self.kv.fork(seq, child)
-            child.status, child.order, child.admitted_at = Status.RUNNING, seq.order, seq.admitted_at
-            child.slot = seq.spare_slots.pop(0)
             family.append(child)
             detail = {"parent": seq.id, "slot": child.slot, "blocks": len(child.block_table)}
             events.append(Decision(Code.FORKED, child.request_id, child.id, step, detail))
-        seq.branches_due = 0
-        self.born += family
         return family
+
+    @staticmethod
+    def _mates(seq: Sequence, among: Iterable[Sequence]) -> list[Sequence]:
+        """The other beams of a request, in branch order."""
+        mates = (other for other in among if other.request_id == seq.request_id and other is not seq)
+        return sorted(mates, key=lambda s: s.branch)
+
+    def _complete_beams(self) -> list[list[Sequence]]:
+        """The beams of every request all of whose beams have computed their candidates."""
+        groups: dict[str, list[Sequence]] = {}
+        for seq in self.running:
+            if seq.is_beam:
+                groups.setdefault(seq.request_id, []).append(seq)
+        return [group for group in groups.values() if all(seq.offer is not None for seq in group)]
+
+    def _advance(self, group: list[Sequence], step: int, time: float, events: list[Decision]) -> None:
+        """One step of a beam search: tables fork and die, or the search is over."""
+        first, params = group[0], group[0].request.params
+        width = params.beam_width or 1
+        search = self._searches.setdefault(first.request_id, Beams(width, first.request.reply_len))
+        offers = [
+            [c._replace(is_eos=c.is_eos and not params.ignore_eos) for c in seq.offer.candidates] if seq.offer else []
+            for seq in group
+        ]
+        replies = [seq.output_token_ids for seq in group]
+        beams = search.advance(replies, offers, ends=params.stop_token_ids)
+        for seq in group:
+            seq.offer = None
+        if not search.over:
+            self._regroup(group, beams, step, time, events)
+            return
+        del self._searches[first.request_id]
+        self.running = [seq for seq in self.running if seq not in group]
+        while len(group) < len(search.finished):  # it ended before it had spread
+            group.append(self._branch(first, len(group)))
+        self._retire(first, group[len(search.finished) :])
+        for seq, done in zip(group, search.finished, strict=False):
+            slot = seq.slot
+            seq.token_ids = [*first.request.prompt_token_ids, *done.tokens]
+            seq.output_times = [*seq.output_times, time]
+            seq.score = done.score
+            self.end(seq, Status.FINISHED, done.reason)
+            detail = {"reason": done.reason, "tokens": len(done.tokens), "slot": slot}
+            events.append(Decision(Code.FINISHED, seq.request_id, seq.id, step, detail))
+
+    def _regroup(
+        self, group: list[Sequence], beams: list[Beam], step: int, time: float, events: list[Decision]
+    ) -> None:
+        """Let the sequences of a request go on as these beams, best first, each in the blocks of its parent."""
+        parents = [(list(seq.token_ids), list(seq.block_table), list(seq.output_times)) for seq in group]
+        computed, ids = group[0].num_computed_tokens, [seq.id for seq in group]
+        surplus, group = group[len(beams) :], group[: len(beams)]
+        last = self.running.index(group[-1]) + 1
+        fresh = [self._branch(group[0], branch) for branch in range(len(group), len(beams))]
+        self.running[last:last] = fresh
+        self.kv.regroup([*group, *fresh], [parents[beam.parent][1] for beam in beams])
+        self._retire(group[0], surplus)
+        seen: set[int] = set()
+        for seq, beam in zip([*group, *fresh], beams, strict=True):
+            tokens, _, times = parents[beam.parent]
+            seq.token_ids, seq.output_times = [*tokens, beam.token], [*times, time]
+            seq.num_computed_tokens, seq.score = computed, beam.score
+            self.regrouped.append((seq.id, ids[beam.parent], beam.token))
+            if beam.parent in seen:
+                detail = {"parent": ids[beam.parent], "slot": seq.slot, "blocks": len(seq.block_table)}
+                events.append(Decision(Code.FORKED, seq.request_id, seq.id, step, detail))
+            seen.add(beam.parent)
+
+    def _retire(self, first: Sequence, surplus: list[Sequence]) -> None:
+        """Beams nobody goes on with: their slots stay with the request."""
+        for seq in reversed(surplus):
+            self.kv.free(seq)
+            first.branches_due += 1
+            if seq.slot is not None:
+                first.spare_slots.insert(0, seq.slot)
+            seq.slot, seq.status, seq.finish_reason = None, Status.FINISHED, "stop"
+            self.died.append(seq)
+        self.running = [seq for seq in self.running if seq not in surplus]
+
+    def _branch(self, first: Sequence, branch: int) -> Sequence:
+        """One more branch of a running request, in one of the slots kept for it."""
+        child = Sequence(first.request, first.request_id, branch)
+        child.status, child.order, child.admitted_at = Status.RUNNING, first.order, first.admitted_at
+        child.slot = first.spare_slots.pop(0)
+        first.branches_due -= 1
+        self.born.append(child)
+        return child
 
     @staticmethod
     def _finish_reason(seq: Sequence, result: Sampled) -> str | None:
@@ -297,7 +411,7 @@ class Scheduler:
         for seq, n in tokens.items():
             if n == seq.num_missing_tokens:
                 sampling[seq.id] = seq.request.params
-                for branch in range(1, seq.branches_due + 1):
+                for branch in range(1, seq.branches_due + 1) if not seq.is_beam else ():
                     child = f"{seq.request_id}/{branch}"
                     sampling[child], forks[child] = seq.request.params, seq.id
         return StepPlan(

@@ -47,6 +47,7 @@ class Trace:
         copies: [step index, source, destination] blocks.
         swaps: [step index, "out" or "in", sequence index, (device, host) blocks].
         forks: [step index, branch, the sequence it leaves, its first token], both sequences by index.
+        beams: the same for beams, which may all change places after a step.
         queue: [step index, operation, sequence index]: the waiting queue's journal.
         actions: [step number, what, request or sequence id] of a live engine: `submit`, `abort`, `finish`, `release`
             (no id); the step is the one that comes next.
@@ -64,6 +65,7 @@ class Trace:
         self.copies: list[list[int]] = []
         self.swaps: list[list[Any]] = []
         self.forks: list[list[int]] = []
+        self.beams: list[list[int]] = []
         self.queue: list[list[Any]] = []
         self.actions: list[list[Any]] = []
         self._index: dict[str, int] = {}
@@ -95,12 +97,14 @@ class Trace:
         sampled: Mapping[str, Sampled],
         slots: Mapping[str, int | None],
         journal: list[tuple[str, str]],
+        regrouped: Iterable[tuple[str, str, int]] = (),
     ) -> None:
         """A step ran.
 
         Args:
             slots: the slot of each sequence while it ran.
             journal: what happened to the waiting queue since the step before.
+            regrouped: (beam, the beam it leaves, its new token) after the step.
         """
         plan, index = record.plan, len(self)
         steps, rows = self.steps, self.rows
@@ -127,6 +131,7 @@ class Trace:
             self.swaps.extend([index, way, self._index[seq], [list(pair) for pair in pairs]] for seq, pairs in moves)
         for child, parent in plan.forks.items():
             self.forks.append([index, self._seq(child), self._index[parent], sampled[child].token_id])
+        self.beams.extend([index, self._seq(beam), self._index[parent], token] for beam, parent, token in regrouped)
         for phase, events in enumerate((record.before, plan.decisions.spelled, record.after)):
             self.add_events(index, phase, events)
         self.queue.extend([index, operation, self._index[seq_id]] for operation, seq_id in journal)
@@ -134,7 +139,7 @@ class Trace:
     def add_events(self, index: int, phase: int, events: Iterable[Decision]) -> None:
         """What happened before (phase 0), in the plan of (1) or after (2) the step with this index."""
         for event in events:
-            seq = self._index[event.seq_id]
+            seq = self._seq(event.seq_id)
             self.events.append([index, phase, str(event.code), seq, event.step, dict(event.detail)])
 
     def records(self) -> Iterator[StepRecord]:
@@ -149,7 +154,8 @@ class Trace:
         queue: list[int] = []
         size, num_blocks = self.config["block_size"], self.config["num_blocks"]
         row = table_at = event_at = queue_at = 0
-        copies, swaps, forks = _by_step(self.copies), _by_step(self.swaps), _by_step(self.forks)
+        copies, swaps = _by_step(self.copies), _by_step(self.swaps)
+        forks, beams = _by_step(self.forks), _by_step(self.beams)
         rank = _Ranks(self)
         for index, count in enumerate(self.steps["rows"]):
             while queue_at < len(self.queue) and self.queue[queue_at][0] == index:
@@ -224,8 +230,11 @@ class Trace:
             )
             for child, parent, token in forks.get(index, ()):
                 known[child] = [*known[parent], token]
+            before = {parent: list(known[parent]) for _, parent, _ in beams.get(index, ())}
             for seq, token in fresh:
                 known[seq].append(token)
+            for beam, parent, token in beams.get(index, ()):
+                known[beam] = [*before[parent], token]
 
     def lanes(self) -> dict[str, Any]:
         """The swimlane's view of the trace (`engine.lanes.lanes`)."""
@@ -241,6 +250,7 @@ class Trace:
             data["steps"] = {k: v for k, v in data["steps"].items() if k not in ("start", "end")}
             data["requests"] = [r["id"] for r in data["requests"]]
             data["forks"] = [fork[:3] for fork in data["forks"]]
+            data["beams"] = [beam[:3] for beam in data["beams"]]
             del data["unit"], data["actions"]
         return mine == theirs
 
@@ -258,6 +268,7 @@ class Trace:
             "copies": self.copies,
             "swaps": self.swaps,
             "forks": self.forks,
+            "beams": self.beams,
             "events": self.events,
             "queue": self.queue,
             "actions": self.actions,
@@ -283,7 +294,7 @@ class Trace:
         trace = cls(data["config"], data["unit"])
         for name in ("requests", "sequences", "steps", "rows", "tables", "events", "queue"):
             setattr(trace, name, data[name])
-        for name in ("copies", "swaps", "forks", "actions"):
+        for name in ("copies", "swaps", "forks", "beams", "actions"):
             setattr(trace, name, data.get(name, []))
         trace._index = {seq_id: i for i, seq_id in enumerate(trace.sequences)}
         return trace

@@ -42,7 +42,7 @@ def undisturbed(prompt, max_tokens) -> list[int]:
 
 def undisturbed_branches(request) -> list[list[int]]:
     """Every reply of a request that is alone in a roomy pool."""
-    engine = make_engine(num_blocks=1000, max_num_seqs=request.params.n)
+    engine = make_engine(num_blocks=1000, max_num_seqs=request.params.beam_width or request.params.n)
     rid = engine.submit(replace(request, request_id="alone", arrival=0.0))
     engine.run()
     return engine.requests[rid].outputs

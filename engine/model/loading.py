@@ -59,12 +59,15 @@ class LoadedModel:
         return self.model.dtype
 
 
-def load_model(source: str | Path, *, pack: bool = True) -> LoadedModel:
-    """Load a model in float32 on the CPU.
+def load_model(
+    source: str | Path, *, pack: bool = True, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> LoadedModel:
+    """Load a model, in float32 on the CPU unless told otherwise.
 
     Args:
         source: a folder with config.json and safetensors, or a name on the model hub.
         pack: keep the weight matrices in the CPU's own layout, where that works (`engine.model.packing`).
+        device, dtype: where the weights go and of which type they are.
 
     Raises:
         ModelError: nothing there, broken, not a decoder-only model, or too large for the memory that is free.
@@ -78,15 +81,17 @@ def load_model(source: str | Path, *, pack: bool = True) -> LoadedModel:
             empty = AutoModelForCausalLM.from_config(config)
         parameters = sum(p.numel() for p in empty.parameters())
         require_memory(
-            parameters * 4 * 5 // 4, f"{source} with {parameters:,} parameters in float32", "choose a smaller model"
+            parameters * dtype.itemsize * 5 // 4,
+            f"{source} with {parameters:,} parameters in {str(dtype).removeprefix('torch.')}",
+            "choose a smaller model",
         )
-        model = _weights(place, source)
+        model = _weights(place, source, dtype).to(device)
         tokenizer = _tokenizer(place)
     layers = _probe(model, source)
     text_config = model.config.get_text_config()
     ends = model.generation_config.eos_token_id if model.generation_config is not None else None
     ends = text_config.eos_token_id if ends is None else ends
-    packed_layers = pack_layers(model) if pack else 0
+    packed_layers = pack_layers(model) if pack and (device, dtype) == ("cpu", torch.float32) else 0
     return LoadedModel(
         name=Path(str(source).rstrip("/")).name,
         model=model,
@@ -122,10 +127,10 @@ def _config(place: str, source: str | Path) -> Any:
         raise ModelError(_failure(place, source, error)) from None
 
 
-def _weights(place: str, source: str | Path) -> Any:
+def _weights(place: str, source: str | Path, dtype: torch.dtype) -> Any:
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            place, dtype=torch.float32, attn_implementation=attention.NAME, output_loading_info=True
+            place, dtype=dtype, attn_implementation=attention.NAME, output_loading_info=True
         )
     except Exception as error:
         raise ModelError(_failure(place, source, error)) from None
@@ -173,7 +178,7 @@ def _require_decoder(config: Any, source: str | Path) -> None:
 def _probe(model: Any, source: str | Path) -> list[attention.LayerShape]:
     """Run one token through the model and note which layers ask for KV, and of what shape."""
     probe = attention.Probe()
-    ids = torch.zeros(1, 1, dtype=torch.long)
+    ids = torch.zeros(1, 1, dtype=torch.long, device=model.device)
     try:
         model(input_ids=ids, position_ids=ids, use_cache=False, logits_to_keep=torch.tensor([0]), paged=probe)
     except TypeError as error:

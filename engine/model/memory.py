@@ -16,9 +16,9 @@ def available_bytes() -> int | None:
     return min(found, default=None)
 
 
-def require_memory(needed: int, what: str, advice: str) -> None:
-    """Raise `ModelError`, with both numbers, if `needed` bytes are not there."""
-    free = available_bytes()
+def require_memory(needed: int, what: str, advice: str, free: int | None = None) -> None:
+    """Raise `ModelError`, with both numbers, if `needed` bytes are not there; `free` is known for a GPU's memory."""
+    free = available_bytes() if free is None else free
     if free is not None and needed > free:
         raise ModelError(f"{what} needs {needed / 1e9:,.1f} GB of memory and {free / 1e9:,.1f} GB are free: {advice}")
 

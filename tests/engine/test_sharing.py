@@ -132,7 +132,7 @@ def test_15_a_cached_block_is_not_used():
     assert len(engine.kv.index) == 2
 
 
-@pytest.mark.parametrize("prefix", ["hash"])
+@pytest.mark.parametrize("prefix", ["hash", "radix", "snapshot"])
 def test_23_a_prefix_that_ends_inside_a_block_a_hundred_times(prefix):
     engine = make_engine(num_blocks=7, block_size=4, prefix=prefix)
     for turn in range(100):

@@ -11,11 +11,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine import CapacityError, CountingRunner, Engine, EngineConfig, Request, SamplingParams, ValidationError
+from engine.config import PREEMPTS, PREFIXES
 from engine.errors import ModelError
 from engine.model.attention import Dense, KVPool, PagedStep
 from engine.model.decoder import LeanDecoder
 from engine.model.fetch import available
 from engine.model.generate import DEFAULT_MODEL
+from engine.model.host_store import HostStore
 from engine.model.runner import ModelRunner, load_model
 from tests.engine.model import layouts
 from tests.factories import run_checked
@@ -77,8 +79,9 @@ def random_workload(number):
     rnd = random.Random(number)
     size = rnd.choice((1, 3, 16, 256))
     slots = rnd.randint(1, 5)
+    shared = [rnd.randrange(1, 131) for _ in range(rnd.choice((0, 0, 20)))]
     requests = [
-        (tuple(rnd.randrange(1, 131) for _ in range(rnd.randint(1, 40))), rnd.randint(1, 24))
+        ((*shared, *(rnd.randrange(1, 131) for _ in range(rnd.randint(1, 40)))), rnd.randint(1, 24))
         for _ in range(rnd.randint(2, 6))
     ]
     kv = rnd.choice(("paged", "paged", "paged", "max", "pow2"))
@@ -91,6 +94,10 @@ def random_workload(number):
         max_num_batched_tokens=rnd.choice((None, None, 1, 7, 32)),
         policy=rnd.choice(("static", "continuous", "continuous", "prefill_first")),
         kv=kv,
+        prefix=rnd.choice(PREFIXES) if kv == "paged" else "none",
+        preempt=rnd.choice(PREEMPTS) if kv == "paged" else "recompute",
+        host_blocks=rnd.choice((0, 20)),
+        disk_blocks=rnd.choice((0, 20)),
     )
     return config, requests
 
@@ -130,7 +137,7 @@ def test_equals_generate_on_smollm2():
 
 def test_random_workloads_are_tight():
     """The workloads above do preempt, chunk and reserve: counted without a model."""
-    preempted, kinds = 0, set()
+    preempted, hits, swaps, kinds = 0, 0, 0, set()
     for number in range(50):
         config, requests = random_workload(number)
         engine = Engine(config, CountingRunner())
@@ -138,8 +145,12 @@ def test_random_workloads_are_tight():
             engine.submit(Request(prompt, SamplingParams(max_tokens=count)))
         run_checked(engine)
         preempted += engine.metrics.preemptions > 0
+        hits += sum(engine.metrics.prefix_hits.values()) > 0
+        swaps += engine.metrics.bytes_swapped > 0
         kinds.add((config.policy, config.kv == "paged", config.block_size))
-    assert preempted >= 8
+    assert preempted >= 5
+    assert hits >= 5
+    assert swaps >= 2
     assert len(kinds) > 15
 
 
@@ -188,6 +199,45 @@ def test_sampled_reply_depends_on_nothing_but_its_request(subjects):
     rid = other.submit(replace(request, params=replace(request.params, seed=4)))
     other.run()
     assert other.requests[rid].outputs[0] != replies[0]
+
+
+def test_several_replies_are_those_of_their_own_random_numbers(subjects):
+    """Roomy, or with hits, copies and both kinds of preemption: n replies stay the same, and differ from each other."""
+    subject = subjects("tiny")
+    params = SamplingParams(max_tokens=24, temperature=0.9, n=3, seed=5, ignore_eos=True)
+    replies, seen = [], set()
+    for fields in (
+        {"num_blocks": 60},
+        {"num_blocks": 13, "prefix": "hash"},
+        {"num_blocks": 13, "preempt": "swap", "host_blocks": 4, "disk_blocks": 9},
+    ):
+        config = EngineConfig(block_size=4, max_num_seqs=6, max_num_batched_tokens=9, **fields)
+        engine = Engine(config, ModelRunner(subject.loaded))
+        ids = [engine.submit(Request((5, 6, 7, 8, 9, 10), params)) for _ in range(2)]
+        records = run_checked(engine)
+        seen |= {str(e.code) for record in records for e in record.events}
+        replies.append([engine.requests[rid].outputs for rid in ids])
+    assert replies[0] == replies[1] == replies[2]
+    assert replies[0][0] == replies[0][1]
+    assert len({tuple(output) for output in replies[0][0]}) == 3
+    assert {"FORKED", "COW_COPY", "HIT", "SWAP_OUT", "SWAP_IN", "PREEMPTED_BY"} <= seen
+
+
+def test_swapped_blocks_come_back_from_memory_and_disk(subjects):
+    pool = KVPool(subjects("tiny").loaded.layers, 4, 2, torch.float32, torch.device("cpu"))
+    for tensor in (*pool.keys, *pool.values):
+        tensor.normal_()
+    wanted = [tensor[[0, 2]].clone() for tensor in (*pool.keys, *pool.values)]
+    store = HostStore(pool)
+    store.put(((0, 0), (2, 7)), host_blocks=3)
+    for tensor in (*pool.keys, *pool.values):
+        tensor.fill_(float("nan"))
+    store.get(((3, 0), (1, 7)), host_blocks=3)
+    for tensor, before in zip((*pool.keys, *pool.values), wanted, strict=True):
+        assert torch.equal(tensor[[3, 1]], before)
+    block = KVPool.bytes_needed(subjects("tiny").loaded.layers, 0, 2, 4)
+    assert store.bytes_moved == {"memory": 2 * block, "disk": 2 * block}
+    assert min(store.seconds.values()) > 0
 
 
 class Logits(ModelRunner):
@@ -327,3 +377,35 @@ def test_known_layouts_run_without_modules_and_give_the_modules_logits(tmp_path)
 def test_a_forward_that_differs_from_the_modules_is_not_used(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(LeanDecoder, "_angles", lambda self, x, at: (torch.ones(x.shape[0], 1, 20), torch.zeros(1)))
     assert load_model(layouts.save("qwen3", tmp_path / "qwen3")).decoder is None
+
+
+@pytest.mark.parametrize("name", ["tiny", "qwen3"])
+@pytest.mark.parametrize("width", [2, 4])
+def test_beam_search_is_that_of_transformers(subjects, name, width):
+    """Same sequences, scores within 1e-4; on a tight pool, beside others, with and without an end of text."""
+    subject = subjects(name)
+    for prompt, count in (((5, 6, 7, 8, 9), 12), ((40, 3), 20), ((17,), 1)):
+        found = subject.reference.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=count,
+            num_beams=width,
+            num_return_sequences=width,
+            do_sample=False,
+            pad_token_id=0,
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        config = EngineConfig(num_blocks=40, block_size=3, max_num_seqs=6, max_num_batched_tokens=9, prefix="hash")
+        engine = Engine(config, ModelRunner(subject.loaded))
+        engine.submit(Request((9,) * 30, SamplingParams(max_tokens=30, ignore_eos=True)))
+        rid = engine.submit(Request(prompt, SamplingParams(max_tokens=count, beam_width=width)))
+        run_checked(engine)
+        state = engine.requests[rid]
+        expected = [row[len(prompt) :].tolist() for row in found.sequences]
+        for output, wanted, score, other in zip(
+            state.outputs, expected, state.scores, found.sequences_scores.tolist(), strict=True
+        ):
+            assert output == wanted[: len(output)]
+            assert not any(wanted[len(output) :])  # padding
+            assert abs(score - other) < 1e-4
