@@ -55,14 +55,13 @@ class Paging:
             KernelError: a length beyond its table, or a block id that is not in the pool.
         """
         count = np.asarray(lengths, dtype=np.int64).reshape(-1)
-        table = _rectangle(tables)
+        table, room = _rectangle(tables)
         if len(table) != len(count):
             raise KernelError(f"{len(table)} tables for {len(count)} lengths: one each is needed")
         used = -(-count // block_size)
-        if len(count) and (count.min() < 0 or used.max() > table.shape[1]):
-            row = int((used - table.shape[1]).argmax()) if count.min() >= 0 else int(count.argmin())
+        for row in np.flatnonzero((count < 0) | (used > room)):
             raise KernelError(
-                f"sequence {row} has length {count[row]}, its table has room for {table.shape[1] * block_size}: "
+                f"sequence {row} has length {count[row]}, its table has room for {room[row] * block_size}: "
                 "give it more blocks first"
             )
         live = np.arange(table.shape[1]) < used[:, None]
@@ -92,10 +91,13 @@ def check_slots(slots: np.ndarray | torch.Tensor, num_slots: int) -> None:
         raise KernelError("two tokens go to one slot: each needs its own")
 
 
-def _rectangle(tables: Sequence[Sequence[int]] | np.ndarray | torch.Tensor) -> np.ndarray:
+def _rectangle(tables: Sequence[Sequence[int]] | np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Tables as [S, W], and how many entries each of them has."""
     if isinstance(tables, np.ndarray | torch.Tensor):
-        return np.asarray(tables, dtype=np.int64)
-    made = np.full((len(tables), max(map(len, tables), default=0) or 1), -1, dtype=np.int64)
+        table = np.asarray(tables, dtype=np.int64)
+        return table, np.full(len(table), table.shape[1])
+    room = np.array([len(ids) for ids in tables], dtype=np.int64)
+    table = np.full((len(tables), max(1, int(room.max(initial=0)))), -1, dtype=np.int64)
     for row, ids in enumerate(tables):
-        made[row, : len(ids)] = ids
-    return made
+        table[row, : len(ids)] = ids
+    return table, room

@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineConfig, require_int
 from engine.engine import Engine
 from engine.errors import ModelError, ValidationError
 from engine.request import Request, SamplingParams
+
+if TYPE_CHECKING:
+    from engine.model.loading import LoadedModel
 
 DEFAULT_MODEL = Path(__file__).resolve().parent.parent.parent / "data" / "tiny-model"
 
@@ -49,17 +52,20 @@ def add_parser(commands: Any) -> None:
     add("--threads", type=int, metavar="N", help="threads of torch (default: its own choice)")
     add("--slots", type=int, default=8, metavar="B")
     add("--block-size", type=int, default=16, metavar="b")
-    add("--blocks", type=int, metavar="P", help="blocks in the pool (default: room for B replies of this length)")
+    add(
+        "--blocks",
+        type=int,
+        metavar="P",
+        help="blocks in the pool (default: what fits into a GPU's memory, on a CPU room for B replies of this length)",
+    )
     add("--json", action="store_true", help="print one JSON object")
 
 
 def run_command(args: argparse.Namespace) -> int:
     """The command."""
-    if args.backend == "triton":
-        raise ModelError("the triton backend needs a CUDA GPU and is not part of this version: use --backend torch")
     import torch
 
-    from engine.model.runner import ModelRunner, load_model
+    from engine.model.runner import ModelRunner
 
     if args.threads is not None:
         torch.set_num_threads(require_int("--threads", args.threads, minimum=1, maximum=1024))
@@ -70,17 +76,23 @@ def run_command(args: argparse.Namespace) -> int:
         top_p=args.top_p,
         ignore_eos=args.ignore_eos,
     )
-    loaded = load_model(args.model)
+    loaded, backend, reason = load_for(args.model, args.backend)
+    if reason and args.backend == "triton":
+        print(f"running on torch instead of triton: {reason}", file=sys.stderr)
     prompts = [encode(loaded.tokenizer, text, chat=args.chat) for text in args.prompt]
     size = require_int("--block-size", args.block_size, minimum=1)
     slots = require_int("--slots", args.slots, minimum=1)
     blocks = args.blocks
+    if blocks is None and loaded.device.type == "cuda":
+        from engine.model.triton_backend import blocks_that_fit
+
+        blocks = blocks_that_fit(loaded, size)
     if blocks is None:
         longest = max(len(ids) for ids in prompts) + args.max_tokens
         longest = min(longest, loaded.max_model_len or longest)
         blocks = min(slots, len(prompts)) * -(-longest // size)
     config = EngineConfig(num_blocks=blocks, block_size=size, max_num_seqs=slots, seed=args.seed)
-    engine = Engine(config, ModelRunner(loaded, seed=args.seed), keep_trace=False)
+    engine = Engine(config, ModelRunner(loaded, seed=args.seed, backend=backend), keep_trace=False)
     begin = time.perf_counter()
     replies = generate(engine, loaded.tokenizer, prompts, params, None if args.json else _Terminal(args.prompt))
     seconds = time.perf_counter() - begin
@@ -88,7 +100,8 @@ def run_command(args: argparse.Namespace) -> int:
     if args.json:
         report = {
             "model": loaded.name,
-            "backend": "torch",
+            "backend": backend,
+            "backend_reason": reason,
             "device": str(loaded.device),
             "dtype": str(loaded.dtype).removeprefix("torch."),
             "threads": torch.get_num_threads(),
@@ -101,10 +114,38 @@ def run_command(args: argparse.Namespace) -> int:
     else:
         print(
             f"\n{tokens} tokens in {seconds:.2f} s, {tokens / seconds:.1f} tokens/s "
-            f"(measured: {loaded.name}, {loaded.device}, torch, {torch.get_num_threads()} threads)",
+            f"(measured: {loaded.name}, {loaded.device}, {backend}, {torch.get_num_threads()} threads)",
             file=sys.stderr,
         )
     return 0
+
+
+def load_for(source: str, wanted: str) -> tuple[LoadedModel, str, str | None]:
+    """Load a model for a backend: "triton" on a GPU in bfloat16, "torch" on the CPU in float32.
+
+    Args:
+        wanted: "triton", "torch", or "auto" for triton where there is a GPU.
+
+    Returns:
+        the model, the backend, and why it is not triton (None if it is, or nobody asked for it).
+    """
+    import torch
+
+    from engine.model.loading import load_model
+    from kernels.machine import unavailable
+
+    if wanted == "torch":
+        return load_model(source), "torch", None
+    on_gpu = torch.cuda.is_available()
+    reason = unavailable() if on_gpu or wanted == "triton" else "there is no CUDA GPU"
+    if reason is None:
+        from engine.model.triton_backend import unsupported
+
+        loaded = load_model(source, device="cuda", dtype=torch.bfloat16) if on_gpu else load_model(source)
+        reason = unsupported(loaded)
+        if reason is None:
+            return loaded, "triton", None
+    return load_model(source), "torch", reason
 
 
 def encode(tokenizer: Any, text: str, *, chat: bool = False) -> list[int]:

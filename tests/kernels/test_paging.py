@@ -31,6 +31,8 @@ def test_position_to_slot_and_a_length_beyond_the_table():
     assert (paging.longest, paging.total) == (12, 12)
     with pytest.raises(KernelError, match="length 13, its table has room for 12"):
         Paging.checked([[7, 2, 9]], [13], 4, 10)
+    with pytest.raises(KernelError, match="sequence 1 has length 5, its table has room for 4"):
+        Paging.checked([[7, 2, 9], [3]], [12, 5], 4, 10)
     with pytest.raises(KernelError, match="length -1"):
         Paging.checked([[7, 2, 9]], [-1], 4, 10)
     with pytest.raises(KernelError, match="1 tables for 2 lengths"):
