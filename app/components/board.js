@@ -196,6 +196,7 @@ function createBoard(root, data, page) {
     redrawControls();
     Object.assign(host.dataset, { ready: '1', at: place, total: S.acts.length, acts: writeActions(path()) });
     painted();
+    page.told();
   }
   function redrawControls() {
     if (!shown) return;

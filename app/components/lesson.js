@@ -54,10 +54,14 @@ function createLesson(course, data, base) {
     askGuess: () => go(null, false),
     presenting: () => course.classList.contains('present'),
     guess: (policy, B, real) => (lock && real && lock.about === `${policy}.${B}` && !locked() ? given[lock.id] : null),
-    changed: (now) => {
-      // to the address, not more than a few times a second
+    // What stands in the text follows the figure.
+    told: () => {
       checkGoals(course, scenes, (scene, path) => figures[scene.view].quantity(path), W);
       showTerms(course, figure());
+    },
+    changed: (now) => {
+      // to the address, not more than a few times a second
+      page.told();
       clearTimeout(timer);
       if (now === true) save();
       else timer = setTimeout(save, 250);

@@ -25,7 +25,7 @@ function topBar(data, base) {
   const items = data.nav.map((n) => {
     if (!n.slug) return `<span title="${esc(n.title)} · ${esc(W.coming)}">${n.number}</span>`;
     const current = n.slug === data.slug ? ' aria-current="page"' : '';
-    return `<a data-page="${n.slug}" href="${esc(pageLink(base, n.slug))}"${current}>${n.number} ${esc(n.title)}</a>`;
+    return `<a data-page="${n.slug}" href="${esc(pageLink(base, n.slug))}"${current}>${n.number}<span class="t"> ${esc(n.title)}</span></a>`;
   });
   return `<header class="top">
     <a class="nm" data-page="" href="${esc(pageLink(base, ''))}" aria-label="${esc(W.home)}">

@@ -34,7 +34,8 @@ function createSplit(root, data, page) {
     if (kept.has(wanted)) {
       drawn = kept.get(wanted);
       root.classList.remove('late');
-      return redraw();
+      redraw();
+      return page.told();
     }
     root.classList.add('late');
     redraw();
@@ -99,7 +100,7 @@ function createSplit(root, data, page) {
     $('.pl').setAttribute('aria-label', playing ? W.pause : W.play);
     setHtml($('.shares'), covered ? '' : sharesHtml());
     setHtml($('.commands pre'), each(rules, (rule) => `${esc(drawn.rules[rule].command)}\n`));
-    Object.assign(host.dataset, { split: query(), t: end ? -1 : Math.floor(S.t), mean: S.mean, moving: playing ? '1' : '' });
+    Object.assign(host.dataset, { split: root.classList.contains('late') ? '' : query(), t: end ? -1 : Math.floor(S.t), mean: S.mean, moving: playing ? '1' : '' });
   }
   const twinLine = (rule, shown) => `${P[rule]}: ${STACK.map((part) => `${P[part]} ${number(Math.round(shown[part] ?? 0))}`).join(', ')}`;
 

@@ -66,7 +66,7 @@ function drawSplit(canvas, parts, pool, k, { span, upto, height, faint }) {
   context.globalAlpha = 1;
   context.strokeStyle = k.line2;
   context.lineWidth = ratio;
-  const right = Math.min(canvas.width, (steps / span) * canvas.width);
+  const right = upto ? Math.min(canvas.width, (steps / span) * canvas.width) : canvas.width; // covered: says nothing
   context.strokeRect(ratio / 2, ratio / 2, Math.max(0, right - ratio), canvas.height - ratio);
   if (upto < span && upto > 0) {
     context.fillStyle = k.ink;
