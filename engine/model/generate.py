@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from engine.config import EngineConfig, require_int
 from engine.engine import Engine
 from engine.errors import ModelError, ValidationError
 from engine.request import Request, SamplingParams
+from engine.request import Sequence as EngineSequence
 
 if TYPE_CHECKING:
     from engine.model.loading import LoadedModel
@@ -27,11 +28,12 @@ DEFAULT_MODEL = Path(__file__).resolve().parent.parent.parent / "data" / "tiny-m
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply: its text (never half a character), its tokens, and why it ended."""
+    """One reply: its text (never half a character), its tokens, why it ended, and a beam's score per token."""
 
     text: str
     token_ids: list[int]
     finish_reason: str | None
+    score: float | None = None
 
 
 def add_parser(commands: Any) -> None:
@@ -47,6 +49,8 @@ def add_parser(commands: Any) -> None:
     add("--top-k", type=int, metavar="K")
     add("--top-p", type=float, default=1.0, metavar="P")
     add("--seed", type=int, default=0, metavar="S")
+    add("--n", type=int, default=1, metavar="K", help="K replies to each prompt (needs a temperature above 0)")
+    add("--beam", type=int, metavar="W", help="beam search of this width, all W replies, best first")
     add("--ignore-eos", action="store_true", help="go on after the model's end-of-text token")
     add("--backend", choices=("auto", "torch", "triton"), default="auto")
     add("--threads", type=int, metavar="N", help="threads of torch (default: its own choice)")
@@ -75,6 +79,8 @@ def run_command(args: argparse.Namespace) -> int:
         top_k=args.top_k,
         top_p=args.top_p,
         ignore_eos=args.ignore_eos,
+        n=args.n,
+        beam_width=args.beam,
     )
     loaded, backend, reason = load_for(args.model, args.backend)
     if reason and args.backend == "triton":
@@ -90,11 +96,12 @@ def run_command(args: argparse.Namespace) -> int:
     if blocks is None:
         longest = max(len(ids) for ids in prompts) + args.max_tokens
         longest = min(longest, loaded.max_model_len or longest)
-        blocks = min(slots, len(prompts)) * -(-longest // size)
+        blocks = min(slots, len(prompts) * (args.beam or args.n)) * -(-longest // size)
     config = EngineConfig(num_blocks=blocks, block_size=size, max_num_seqs=slots, seed=args.seed)
     engine = Engine(config, ModelRunner(loaded, seed=args.seed, backend=backend), keep_trace=False)
     begin = time.perf_counter()
-    replies = generate(engine, loaded.tokenizer, prompts, params, None if args.json else _Terminal(args.prompt))
+    shown = [text for text in args.prompt for _ in range(args.beam or args.n)]
+    replies = generate(engine, loaded.tokenizer, prompts, params, None if args.json else _Terminal(shown))
     seconds = time.perf_counter() - begin
     tokens = sum(len(reply.token_ids) for reply in replies)
     if args.json:
@@ -178,7 +185,10 @@ def generate(
     """Run prompts to the end in one engine.
 
     Args:
-        show: called with (prompt number, new text, whether it is over) as text comes.
+        show: called with (reply number, new text, whether it is over) as text comes; beams are shown at the end.
+
+    Returns:
+        the replies, by prompt and then by branch.
 
     Raises:
         CapacityError, ValidationError: a prompt cannot run; none has been started then.
@@ -186,23 +196,34 @@ def generate(
     from engine.model.text import TextStream
 
     ids = [engine.submit(Request(prompt_token_ids=tuple(prompt), params=params)) for prompt in prompts]
-    streams = [TextStream(tokenizer) for _ in ids]
-    taken = [0] * len(ids)
-    while engine.step() is not None:
-        for number, request_id in enumerate(ids):
-            state = engine.requests[request_id]
-            new = state.outputs[0][taken[number] :]
+    branches = params.beam_width or params.n
+    streams = [TextStream(tokenizer) for _ in range(branches * len(ids))]
+    taken = [0] * len(streams)
+    running = True
+    while running:
+        running = engine.step() is not None
+        if running and params.beam_width is not None:
+            continue  # beams overtake each other: their text stands at the end
+        for number, seq in _numbered(engine, ids, branches):
+            new = seq.output_token_ids[taken[number] :]
             if not new:
                 continue
             taken[number] += len(new)
-            over = state.finish_reason is not None
+            over = seq.status.is_final
             text = streams[number].add(new) + (streams[number].end() if over else "")
             if show is not None:
                 show(number, text, over)
-    states = [engine.requests[request_id] for request_id in ids]
     return [
-        Reply(stream.text, state.outputs[0], state.finish_reason) for stream, state in zip(streams, states, strict=True)
+        Reply(streams[number].text, seq.output_token_ids, seq.finish_reason, seq.score)
+        for number, seq in _numbered(engine, ids, branches)
     ]
+
+
+def _numbered(engine: Engine, ids: list[str], branches: int) -> Iterator[tuple[int, EngineSequence]]:
+    """Every branch with the number of its reply."""
+    for at, request_id in enumerate(ids):
+        for branch, seq in enumerate(engine.requests[request_id].sequences):
+            yield at * branches + branch, seq
 
 
 class _Terminal:

@@ -58,6 +58,9 @@ def test_terminal_shows_the_same_text(capsys):
         (("--prompt", "卻說", "--max-tokens", "5000"), "the model's context is 1024"),
         (("--prompt", "卻說", "--model", "./nowhere"), "there is no model folder"),
         (("--prompt", "卻說", "--chat"), "no chat template"),
+        (("--prompt", "卻說", "--n", "3"), "greedy replies would all be equal"),
+        (("--prompt", "卻說", "--beam", "9"), "need as many slots, the engine has 8"),
+        (("--prompt", "卻說", "--beam", "0"), "beam_width must be at least 1"),
         (("--prompt", "卻說", "--blocks", "1", "--max-tokens", "90"), "enlarge the pool"),
     ],
 )
@@ -66,6 +69,19 @@ def test_bad_input(capsys, arguments, message):
     assert (status, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_several_replies_and_beams_are_listed_by_prompt(capsys):
+    common = ("--prompt", "卻說", "--prompt", "玄德曰", "--max-tokens", "8", "--ignore-eos", "--json")
+    drawn = json.loads(run(capsys, *common, "--n", "2", "--temperature", "0.9")[1])["outputs"]
+    assert [len(output["token_ids"]) for output in drawn] == [8] * 4
+    assert drawn[0]["text"] != drawn[1]["text"]
+    beams = json.loads(run(capsys, *common, "--beam", "3")[1])["outputs"]
+    assert len(beams) == 6
+    for scores in ([output["score"] for output in beams[:3]], [output["score"] for output in beams[3:]]):
+        assert scores == sorted(scores, reverse=True)
+    _, out, _ = run(capsys, *common[:-1], "--beam", "3")
+    assert [line[:3] for line in out.splitlines()] == ["[1]", "[2]", "[3]", "[4]", "[5]", "[6]"]
 
 
 def test_text_is_never_half_a_character():
