@@ -38,6 +38,7 @@ class PagedKV:
         self.index = index
         self.num_cached_free = 0
         self._notes: list[Note] = []
+        self._published: dict[str, int] = {}  # full blocks of sequences at work that the index has been told of
 
     def demand(self, request: Request) -> int:
         """Blocks for p + max_tokens − 1 tokens: the last sampled token is never put through the model."""
@@ -123,14 +124,17 @@ class PagedKV:
 
     def publish(self, seq: Sequence) -> None:
         """A step has computed the sequence as far as it says: the index may hand out its full blocks."""
-        if self.index is not None:
-            self.index.publish(seq.id, seq.token_ids[: seq.num_computed_tokens], seq.block_table)
+        full = seq.num_computed_tokens // self.block_size
+        if self.index is not None and full > self._published.get(seq.id, 0):
+            self.index.publish(seq.id, seq.token_ids[: full * self.block_size], seq.block_table)
+            self._published[seq.id] = full
 
     def free(self, seq: Sequence) -> None:
         while seq.block_table:
             self._release(seq.block_table.pop())
         if self.index is not None:
             self.index.forget(seq.id)
+            self._published.pop(seq.id, None)
 
     def take_notes(self) -> list[Note]:
         notes, self._notes = self._notes, []
