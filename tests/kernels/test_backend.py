@@ -22,13 +22,21 @@ from engine.plan import StepPlan
 from kernels.errors import KernelError
 from tests.engine.model import layouts
 from tests.factories import run_checked
+from tests.kernels.conftest import DEVICE
 
 PROMPTS = [[11, 7, 5, 3, 2, 19, 23, 1, 90, 14, 15], [400, 401, 402], [77] * 7]
 
 
 @pytest.fixture(scope="module")
-def tiny() -> LoadedModel:
+def plain() -> LoadedModel:
+    """For the torch backend, on the CPU."""
     return load_model(DEFAULT_MODEL)
+
+
+@pytest.fixture(scope="module")
+def tiny(plain) -> LoadedModel:
+    """For the triton backend: on a GPU, if there is one."""
+    return plain if DEVICE == "cpu" else load_model(DEFAULT_MODEL, device=DEVICE)
 
 
 def replies(loaded, backend, max_tokens=6, prompts=PROMPTS, **config):
@@ -53,8 +61,8 @@ def replies(loaded, backend, max_tokens=6, prompts=PROMPTS, **config):
     ],
     ids=["chunks", "preempted", "contiguous", "b1", "prefix"],
 )
-def test_greedy_tokens_are_the_torch_backends(tiny, config):
-    expected, _, _ = replies(tiny, "torch", **config)
+def test_greedy_tokens_are_the_torch_backends(tiny, plain, config):
+    expected, _, _ = replies(plain, "torch", **config)
     found, records, _ = replies(tiny, "triton", **config)
     assert found == expected
     plans = [record.plan for record in records]
@@ -69,16 +77,16 @@ def test_greedy_tokens_are_the_torch_backends(tiny, config):
 
 
 @pytest.mark.kernel
-def test_a_model_of_transformers_without_the_lean_decoder():
-    loaded = load_model(DEFAULT_MODEL, pack=False)
+def test_a_model_of_transformers_without_the_lean_decoder(plain):
+    loaded = load_model(DEFAULT_MODEL, pack=False, device=DEVICE)
     assert loaded.decoder is None
-    assert replies(loaded, "triton", 3)[0] == replies(loaded, "torch", 3)[0]
+    assert replies(loaded, "triton", 3)[0] == replies(plain, "torch", 3)[0]
 
 
 @pytest.mark.kernel
 def test_copied_blocks(tiny):
     backend = TritonBackend(tiny, ModelRunner(tiny)._forward)
-    pools = [KVPool(tiny.layers, 6, 4, torch.float32, torch.device("cpu")) for _ in range(2)]
+    pools = [KVPool(tiny.layers, 6, 4, torch.float32, torch.device(DEVICE)) for _ in range(2)]
     for mine, plain in zip((*pools[0].keys, *pools[0].values), (*pools[1].keys, *pools[1].values), strict=True):
         plain.copy_(mine.normal_())
     for pairs in (((0, 3), (1, 4)), ((0, 1), (1, 2)), ()):
@@ -106,7 +114,7 @@ def decode_plan(num_blocks=9, tables=((0, 5), (7,), (3, 1)), computed=(5, 2, 4),
 
 def hostile_pool(loaded, plan) -> KVPool:
     """NaN in every slot that the plan's sequences have not written; the last slot carries a mark."""
-    pool = KVPool(loaded.layers, plan.num_blocks, 4, torch.float32, torch.device("cpu"))
+    pool = KVPool(loaded.layers, plan.num_blocks, 4, torch.float32, torch.device(DEVICE))
     torch.manual_seed(0)
     for tensor in (*pool.keys, *pool.values):
         tensor.fill_(float("nan"))
@@ -121,7 +129,7 @@ def hostile_pool(loaded, plan) -> KVPool:
 @pytest.mark.parametrize("pack", [True, False], ids=["lean", "module"])
 def test_padded_rows_touch_nothing(tiny, pack):
     """A graph of 4 rows, 3 of them alive: no slot changes but theirs, and NaN in free blocks reaches no output."""
-    loaded = tiny if pack else load_model(DEFAULT_MODEL, pack=False)
+    loaded = tiny if pack else load_model(DEFAULT_MODEL, pack=False, device=DEVICE)
     runner = ModelRunner(loaded, backend="triton")
     plan = decode_plan()
     pool = hostile_pool(loaded, plan)
@@ -180,7 +188,7 @@ def test_a_graph_follows_tables_that_grow_shrink_and_change_rows(tiny):
 
 def test_wrong_tables_are_errors_before_any_launch(tiny):
     backend = TritonBackend(tiny, ModelRunner(tiny)._forward)
-    pool = KVPool(tiny.layers, 9, 4, torch.float32, torch.device("cpu"))
+    pool = KVPool(tiny.layers, 9, 4, torch.float32, torch.device(DEVICE))
     with pytest.raises(ModelError, match="names blocks 0 to 9: there are 9"):
         backend.logits(decode_plan(tables=((0, 9), (7,), (3, 1))), pool)
     with pytest.raises(ModelError, match="names blocks -1 to 3"):
@@ -195,7 +203,7 @@ def test_wrong_tables_are_errors_before_any_launch(tiny):
 def test_graphs_are_few(tiny):
     assert [bucket(n) for n in (1, 3, 5, 9, 63, 64, 65, 256, 257)] == [1, 4, 8, 16, 64, 64, 80, 256, 320]
     backend = TritonBackend(tiny, ModelRunner(tiny)._forward)
-    pool = KVPool(tiny.layers, 300, 4, torch.float32, torch.device("cpu"))
+    pool = KVPool(tiny.layers, 300, 4, torch.float32, torch.device(DEVICE))
     graphs = {
         backend._graph(decode_plan(300, tables=((0,),) * n, computed=(3,) * n, tokens=(1,) * n), pool)
         for n in (5, 6, 8)
@@ -222,9 +230,9 @@ def test_models_the_kernels_cannot_run_stay_on_torch(tmp_path, capsys, config, r
 
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=reason):
-        ModelRunner(load_model(tmp_path), backend="triton")
+        ModelRunner(load_model(tmp_path, device=DEVICE), backend="triton")
     AutoTokenizer.from_pretrained(DEFAULT_MODEL).save_pretrained(tmp_path)
-    assert triton_backend.unsupported(load_model(tmp_path)) is not None
+    assert triton_backend.unsupported(load_model(tmp_path, device=DEVICE)) is not None
 
 
 @pytest.mark.kernel
