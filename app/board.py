@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from app.lanes import SpecError
 from engine.config import EngineConfig
@@ -25,7 +25,7 @@ from engine.engine import Engine, StepRecord
 from engine.kv import blocks_for
 from engine.plan import Code, Decision
 from engine.request import Request, SamplingParams, Sequence
-from engine.runner import CountingRunner
+from engine.runner import CountingRunner, Runner
 
 SIDES = ("contiguous", "paged")
 POOLS = (16, 32, 48, 64, 96, 128, 192, 256)
@@ -157,16 +157,43 @@ def _whole(word: str) -> int | None:
     return int(word) if re.fullmatch(r"\d{1,9}", word, re.ASCII) else None
 
 
+class Mind(Protocol):
+    """Who writes on a board: what is asked of a model."""
+
+    def runner(self) -> Runner:
+        """A runner with KV of its own."""
+        ...
+
+    def request(self, number: int, size: Size) -> Request:
+        """The request of that number."""
+        ...
+
+
+class Counting:
+    """Nobody writes: tokens are only counted."""
+
+    def runner(self) -> Runner:
+        return CountingRunner()
+
+    def request(self, number: int, size: Size) -> Request:
+        params = SamplingParams(max_tokens=size.limit - size.length)
+        return Request(tuple(range(1, size.length + 1)), params, request_id=str(number))
+
+
 class Board:
     """Both sides after the actions of a spec.
+
+    Args:
+        mind: who writes; nobody by default.
 
     Attributes:
         sides: by name.
         frames: what is drawn: one frame for the opening, one after each action.
     """
 
-    def __init__(self, spec: Spec) -> None:
-        self.sides = {name: Side(name, spec) for name in SIDES}
+    def __init__(self, spec: Spec, mind: Mind | None = None) -> None:
+        mind = mind or Counting()
+        self.sides = {name: Side(name, spec, mind) for name in SIDES}
         self.frames: list[dict[str, Any]] = []
         self._requests = 0
         for size in spec.opening:
@@ -184,6 +211,10 @@ class Board:
                 side.step()
             elif action.kind == "f":
                 side.finish(action.number)
+        return self.keep(action)
+
+    def keep(self, action: Action) -> dict[str, Any]:
+        """Keep the frame after an action, done on each side."""
         return self._keep(str(action))
 
     def _arrive(self, size: Size) -> None:
@@ -197,9 +228,9 @@ class Board:
 
 
 class Side:
-    """One allocator's side: an engine without a model, and what changed since the last frame."""
+    """One allocator's side: an engine, and what changed since the last frame."""
 
-    def __init__(self, name: str, spec: Spec) -> None:
+    def __init__(self, name: str, spec: Spec, mind: Mind) -> None:
         size = spec.block_size if name == "paged" else 1
         config = EngineConfig(
             num_blocks=spec.pool // size,
@@ -209,7 +240,8 @@ class Side:
             watermark=spec.watermark,
             kv="paged" if name == "paged" else "max",
         )
-        self.engine = Engine(config, CountingRunner(), keep_trace=False)
+        self.engine = Engine(config, mind.runner(), keep_trace=False)
+        self._mind = mind
         self.engine.is_open = True
         self._tables: dict[str, tuple[int, ...]] = {}
         self._why: dict[str, Decision] = {}
@@ -217,12 +249,12 @@ class Side:
 
     def arrive(self, number: int, size: Size) -> None:
         """A request stands at the door; the next step sees it."""
-        params = SamplingParams(max_tokens=size.limit - size.length)
-        self.engine.submit(Request(tuple(range(1, size.length + 1)), params, request_id=str(number)))
+        self.engine.submit(self._mind.request(number, size))
 
-    def step(self) -> None:
-        """One token for everybody who runs; nothing if nobody is left."""
+    def step(self) -> bool:
+        """One token for everybody who runs; False if nobody is left."""
         self._record = self.engine.step()
+        return self._record is not None
 
     def finish(self, number: int) -> None:
         """The request ends now, wherever it is; nothing if it is over or was never there."""

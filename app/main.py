@@ -31,4 +31,4 @@ async def lifespan(_: Any) -> AsyncIterator[None]:
 
 live = Live()
 
-app = st.App(Path(__file__).parent / "script.py", routes=[*routes(), *live.routes()], lifespan=lifespan)
+app = st.App(Path(__file__).parent / "script.py", routes=[*routes(live.models), *live.routes()], lifespan=lifespan)

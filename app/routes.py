@@ -6,6 +6,7 @@
     /chart   the data of a chart by its `name`
     /split   lesson 2's four runs: prompt, limit, pool → the five parts of the pool, step by step
     /account the KV calculator: layers, kv_heads, head_dim, bytes, tokens, requests
+    /board/model  the board's actions on the small model: texts, times, and whether the frames are the counted ones
 
 What cannot be computed is answered with status 400 and {"error": {"code": …, "detail": {…}}}. `/plotly.js` is the
 library that draws charts, out of the installed package, so that nothing is fetched from elsewhere.
@@ -26,9 +27,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.board import frames
+from app.board_model import BoardModel
 from app.calculator import calculate
 from app.charts import CHARTS
 from app.lanes import Spec, SpecError, packed, parse_slots
+from app.live.errors import LiveError
+from app.live.models import Models
 from app.split import picture
 
 log = logging.getLogger(__name__)
@@ -74,23 +78,29 @@ ANSWERS: dict[str, Answer] = {
 
 def answer(params: Mapping[str, str], path: str = "/lanes") -> tuple[int, bytes]:
     """Status and gzipped JSON body for a query."""
-    try:
-        return 200, ANSWERS[path](params)
-    except SpecError as error:
-        return 400, _packed({"error": {"code": error.code, "detail": error.detail}})
-    except Exception:
-        log.exception("%s could not be computed", path)
-        return 500, _packed({"error": {"code": "broken", "detail": {}}})
+    return _answered(ANSWERS[path], params)
 
 
-def json_route(path: str) -> Route:
+def json_route(path: str, made: Answer) -> Route:
     """The route of an answer."""
 
     async def respond(request: Request) -> Response:
-        status, body = await run_in_threadpool(answer, dict(request.query_params), path)
-        return _response(request, status, body, "application/json")
+        status, body = await run_in_threadpool(_answered, made, dict(request.query_params))
+        return _response(request, status, body, "application/json", kept=path in ANSWERS)
 
     return Route(path, respond)
+
+
+def _answered(made: Answer, params: Mapping[str, str]) -> tuple[int, bytes]:
+    try:
+        return 200, made(params)
+    except SpecError as error:
+        return 400, _packed({"error": {"code": error.code, "detail": error.detail}})
+    except LiveError as error:
+        return 503, _packed({"error": {"code": error.code, "detail": error.detail}})
+    except Exception:
+        log.exception("a query could not be answered: %r", dict(params))
+        return 500, _packed({"error": {"code": "broken", "detail": {}}})
 
 
 async def plotly_route(request: Request) -> Response:
@@ -98,13 +108,19 @@ async def plotly_route(request: Request) -> Response:
     return _response(request, 200, await run_in_threadpool(_plotly), "text/javascript")
 
 
-def routes() -> list[Route]:
-    """All of them."""
-    return [*map(json_route, ANSWERS), Route("/plotly.js", plotly_route)]
+def routes(models: Models) -> list[Route]:
+    """All of them.
+
+    Args:
+        models: those of the app; the board writes with the small one.
+    """
+    measured = json_route("/board/model", lambda params: _packed(BoardModel(models).frames(params)))
+    return [*(json_route(path, made) for path, made in ANSWERS.items()), measured, Route("/plotly.js", plotly_route)]
 
 
-def _response(request: Request, status: int, body: bytes, media_type: str) -> Response:
-    headers = {"Cache-Control": "private, max-age=3600" if status == 200 else "no-store", "Vary": "Accept-Encoding"}
+def _response(request: Request, status: int, body: bytes, media_type: str, kept: bool = True) -> Response:
+    cache = "private, max-age=3600" if status == 200 and kept else "no-store"  # what a clock read is not kept
+    headers = {"Cache-Control": cache, "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
     else:

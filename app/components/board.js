@@ -39,6 +39,7 @@ function createBoard(root, data, page) {
       draw(known);
     }
     host.dataset.pending = actions.length + 1 - known.length;
+    if (known.length > actions.length) askModel();
     if (known.length > actions.length && !page.locked() && SIDES.some((side) => shown[side].more)) store.ahead(S, actions);
     if (known.length > actions.length || loading) return;
     loading = true;
@@ -231,6 +232,45 @@ function createBoard(root, data, page) {
         );
     if (error && error.where === 'opening') $('.opening').open = true;
   }
+
+  // ---- the same list on the model --------------------------------------------------------------------------------
+  // Every press runs the whole list again; the newest list is asked for once the one before has been answered.
+  let onModel = false,
+    written = null, // {acts, texts, ms, same, model}, or {error}
+    asking = '';
+  function askModel() {
+    const wanted = `${store.rules(S)}#${writeActions(path())}`;
+    if (!onModel || asking || (written && written.key === wanted)) return drawModel();
+    asking = wanted;
+    drawModel();
+    return store.write(S, path()).then((body) => {
+      asking = '';
+      written = { ...body, key: wanted };
+      if (!root.isConnected) return;
+      if (body.error && body.error.code === 'live_loading') setTimeout(() => ((written = null), askModel()), 1500);
+      else askModel();
+    });
+  }
+  function drawModel() {
+    const now = onModel ? written : null,
+      failed = now && now.error;
+    for (const button of $$('[data-source]')) button.setAttribute('aria-pressed', (button.dataset.source === 'model') === onModel);
+    let text = onModel ? W.live.run_connecting : B.model_note;
+    if (failed) text = fill(W.errors[failed.code] || W.errors.broken, failed.detail);
+    else if (now) text = now.same ? B.same : B.not_same;
+    setText($('.source .say'), text);
+    $('.source .say').classList.toggle('warn', Boolean(failed || (now && !now.same)));
+    drawSaid(root, failed ? null : now, W);
+    setText($('.badge .what'), now && now.model ? machineText(now.model, W.live) : W.badge);
+    Object.assign(host.dataset, { model: onModel ? (asking ? 'asking' : failed ? 'failed' : now ? 'written' : '') : '', same: now && now.same ? '1' : '' });
+  }
+  for (const button of $$('[data-source]'))
+    button.onclick = () => {
+      if (page.locked()) return page.askGuess();
+      onModel = button.dataset.source === 'model';
+      written = null;
+      return askModel();
+    };
 
   // ---- controls --------------------------------------------------------------------------------------------------
   const opening = new OpeningEditor($('.opening'), data, (change) => {

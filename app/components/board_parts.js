@@ -38,10 +38,17 @@ function boardHtml(data) {
       ),
     )}</div>
     <div class="rest duo">${each(SIDES, (name) =>
-      side(name, '<div class="lg"></div><h4 class="tn"></h4><ol class="tb"></ol><h4 class="ln"></h4><ol class="log"></ol>'),
+      side(
+        name,
+        `<div class="lg"></div><h4 class="tn"></h4><ol class="tb"></ol><div class="said" hidden><h4></h4><ol></ol></div>
+        <h4 class="ln"></h4><ol class="log"></ol>`,
+      ),
     )}</div>
-    <div class="more"><details class="opening"><summary>${esc(B.opening)}</summary><div class="body"></div></details>
-      <p class="badge"><span class="dot"></span><span>${esc(W.badge)}</span> ${chip(W, 'counted', esc(W.badge_note))}
+    <div class="more"><p class="source"><span>${esc(W.live.source)}</span><span class="seg" role="group" aria-label="${esc(W.live.source)}">
+        <button type="button" data-source="counted">${esc(W.counted)}</button>
+        <button type="button" data-source="model">${esc(W.live.on_model)}</button></span><span class="say" role="status"></span></p>
+      <details class="opening"><summary>${esc(B.opening)}</summary><div class="body"></div></details>
+      <p class="badge"><span class="dot"></span><span class="what">${esc(W.badge)}</span> ${chip(W, 'counted', esc(W.badge_note))}
         <span class="place-now"></span><span class="keys">${each(B.keys.split(' · '), keyHint)}</span></p>
       <details class="twin"><summary>${esc(W.twin.title)}</summary><div class="scroll"></div></details></div>`;
 }
@@ -270,6 +277,25 @@ function logText(code, detail, side, W) {
   const B = W.board,
     own = B[`log_${code}_${side}`] || B[`log_${code}`];
   return fill(own || W.codes[code], detail);
+}
+
+// ---- what the model wrote, where it was asked to -------------------------------------------------------------------
+function drawSaid(root, written, W) {
+  const B = W.board,
+    known = written && written.texts;
+  for (const side of SIDES) {
+    const box = root.querySelector(`.rest [data-side=${side}] .said`);
+    box.hidden = !known;
+    if (!known) continue;
+    const times = written.ms[side].filter((ms) => ms !== null),
+      last = times.length ? `${fill(B.took, { ms: times[times.length - 1].toFixed(1) })} ` : '';
+    const note = fill(B.took_note, { machine: machineText(written.model, W.live) });
+    setHtml(box.querySelector('h4'), `${esc(B.said)} <span class="clock">${esc(last)}${last ? chip(W, 'measured', esc(note)) : ''}</span>`);
+    const item = ([n, [prompt, reply]]) =>
+      `<li>${badge(n - 1)}<span lang="zh-Hant"><span class="dim">${esc(prompt)}</span><b>${esc(reply)}</b></span></li>`;
+    setHtml(box.querySelector('ol'), each(Object.entries(written.texts[side]), item));
+    decorate(box);
+  }
 }
 
 // ---- the formula's terms, from the board ---------------------------------------------------------------------------

@@ -65,9 +65,19 @@ class BoardStore {
     if (!this.frames.has(`${this.rules(state)}#${next.join()}`)) this.load(state, next, next.length).catch(() => {});
   }
 
+  query(state, actions) {
+    return new URLSearchParams([...BOARD_KEYS.map((key) => [key, state[key]]), ['acts', writeActions(actions) || '-']]);
+  }
+
+  // The same list on the model; resolves to what it wrote, or to {error}.
+  write(state, actions) {
+    return fetch(`${this.base}board/model?${this.query(state, actions)}`)
+      .then((response) => response.json())
+      .catch(() => ({ error: { code: 'offline', detail: {} } }));
+  }
+
   async fetch(state, actions, since) {
-    const params = new URLSearchParams(BOARD_KEYS.map((key) => [key, state[key]]));
-    params.set('acts', writeActions(actions));
+    const params = this.query(state, actions);
     params.set('since', since);
     params.set('v', this.version);
     let body;

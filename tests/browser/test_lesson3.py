@@ -192,6 +192,21 @@ def test_formula_and_chart(visit):
     assert chart.locator("tbody tr").count() == 8
 
 
+def test_the_model_writes_on_the_same_board(visit):
+    page = visit("/paging?guess=2&lang=en&scene=live")
+    page.locator("[data-source=model]").click()
+    page.wait_for_selector("[data-ready][data-model=written][data-same='1']", state="attached", timeout=60_000)
+    left, right = (side(page, name, "rest").locator(".said li").all_inner_texts() for name in ("contiguous", "paged"))
+    assert len(left) == len(right) == 4
+    assert left[:3] == right[:3]
+    assert left[3] != right[3]  # request 4 has not entered on the left
+    assert side(page, "paged", "rest").locator(".said .chip.measured").count() == 1
+    page.locator("[data-act=s]").click()
+    until(page, at=7, model="written", same=1)
+    page.locator("[data-source=counted]").click()
+    assert not side(page, "paged", "rest").locator(".said").is_visible()
+
+
 @pytest.mark.parametrize(
     ("length", "limit", "said"),
     [("9", "8", "limit 8"), ("0", "4", "“0”"), ("9", "99999999", "TOO_BIG"), ("<b>", "4", "“<b>”"), ("", "", "“”")],
@@ -214,7 +229,7 @@ def test_a_bad_newcomer_is_refused_where_it_was_typed(visit, length, limit, said
 
 
 def test_a_bad_opening_is_refused_where_it_was_typed(visit):
-    page = visit("/paging?guess=2&lang=en&acts=s3")
+    page = visit("/paging?guess=2&lang=en&acts=s3", height=1700)
     page.locator(".opening summary").click()
     row = page.locator(".opening [data-row='1']")
     row.locator(".limit").fill("5")
