@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: setup app test test-all bench lint clean
+.PHONY: setup app test test-all bench gpu kernels-triton36 kernels-mutants lint clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.runtime
@@ -38,10 +38,32 @@ test-all: $(VENV)/.dev
 bench: $(VENV)/.runtime
 	$(PY) -m tests.bench_engine
 
+# Everything that needs a GPU, in one go; without one a dry run on tiny shapes.
+gpu: $(VENV)/.dev
+	$(PY) -m tests.kernels.gpu
+
+# Plants known bugs in the kernels one by one; for each a test must fail.
+kernels-mutants: $(VENV)/.dev
+	$(PY) -m tests.kernels.mutants
+
+# The kernels on Triton 3.6.0, which torch 2.11 pins: a second environment that sees the packages of the first, and on
+# top that Triton and a numpy its interpreter can work with (triton issue 9171).
+TRITON36 := .venv-triton36
+
+$(TRITON36)/.ready: $(VENV)/.dev Makefile
+	$(PY) -m venv $(TRITON36)
+	$(PY) -c 'import os, sys, sysconfig; own, below = (sysconfig.get_path("purelib", vars={"base": b, "platbase": b}) for b in map(os.path.abspath, sys.argv[1:])); open(os.path.join(own, "below.pth"), "w").write(os.path.relpath(below, own))' $(TRITON36) $(VENV)
+	$(TRITON36)/bin/python -m pip --disable-pip-version-check install --no-deps triton==3.6.0 numpy==2.3.5
+	@touch $@
+
+kernels-triton36: $(TRITON36)/.ready
+	TRITON_INTERPRET=1 $(TRITON36)/bin/python -m pytest -m "not long" tests/kernels
+	$(TRITON36)/bin/python -m kernels report
+
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m pyright
 
 clean:
-	rm -rf $(VENV) .cache
+	rm -rf $(VENV) $(TRITON36) .cache
