@@ -57,7 +57,8 @@ function createBoard(root, data, page) {
   }
 
   // What cannot be: say so where it was typed, take the offending thing out again, keep the rest.
-  let good = { ...S },
+  let cut = { at: 0, acts: [] }, // what the last press cut off
+    good = { ...S },
     asked = null; // the address, until something else is shown
   function refuse(problem, tried, actions) {
     stop();
@@ -80,6 +81,7 @@ function createBoard(root, data, page) {
       if (bad >= 0 && problem.code !== 'offline') {
         S.acts = S.acts.filter((_, i) => i !== bad);
         if (S.at > bad) S.at--;
+        if (S.acts.length === cut.at) S.acts.push(...cut.acts); // what could be redone before
       } else {
         S.acts = S.acts.slice(0, place);
         S.at = place;
@@ -97,6 +99,7 @@ function createBoard(root, data, page) {
     if (page.locked()) return action === 's' && S.acts[S.at] === 's' && S.at < locked() ? move(1) : page.askGuess();
     const began = performance.now();
     error = asked = null;
+    cut = { at: S.at, acts: S.acts.slice(S.at) };
     S.acts = [...path(), action];
     S.at = S.acts.length;
     watchPaint(began, S.at);

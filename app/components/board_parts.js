@@ -135,12 +135,13 @@ function drawCells(box, now, before, side, S, B) {
     const cell = cells[i],
       place = side === 'paged' ? logicalOf(now, Math.floor(i / b)) : null;
     const was = before && before.cells[i];
-    if (was && was.state === state && was.owner === owner) return;
+    if (was && was.state === state && was.owner === owner) return; // nothing new here
     cell.className = `cell ${state}${cell.classList.contains('first') ? ' first' : ''}`;
     cell.dataset.state = state;
     cell.dataset.owner = owner;
     cell.style.cssText = hueStyle(owner);
-    cell.textContent = owner && heads.has(i) && (state !== 'reserved' || b === 1) ? owner : '';
+    // On a large board cells are too small for a number; it stands in the label above.
+    cell.textContent = owner && heads.has(i) && (wide < 32 || (side === 'paged' && b < 3)) ? owner : '';
     const where = fill(side === 'paged' ? B.where_block : B.where_slot, { id: Math.floor(i / b), i });
     const whose = owner ? fill(place === null ? B.whose : B.whose_logical, { n: owner, k: place }) : '';
     cell.setAttribute('aria-label', `${where}${whose} · ${B[state]}`);
@@ -163,8 +164,9 @@ function labelsHtml(now, side, first, wide, b, B) {
     return Array.from({ length: wide / b }, (_, k) => {
       const id = first / b + k,
         place = logicalOf(now, id);
+      const owner = wide < 32 || place === null ? '' : badge(now.cells[id * b].owner - 1);
       const logical = place === null ? '' : `<span class="lo"> · ${esc(fill(B.logical, { k: place }))}</span>`;
-      return label(k * b, b, `${esc(B.block)} <b>${id}</b>${logical}`);
+      return label(k * b, b, `${owner}${esc(B.block)} <b>${id}</b>${logical}`);
     }).join('');
   }
   const runs = [

@@ -17,7 +17,7 @@ function loadPlotly(base) {
 }
 
 const chartHtml = (one, W) => `<figure class="chart" data-chart="${esc(one.name)}">
-    <figcaption>${one.caption}</figcaption><div class="plot"></div><p class="err" role="alert"></p>
+    <figcaption>${one.caption} ${chip(W, 'counted', esc(W.board.chart_counted))} ${chip(W, 'derived', esc(W.board.chart_derived))}</figcaption><div class="plot"></div><p class="err" role="alert"></p>
     <details class="twin"><summary>${esc(W.twin.title)}</summary><div class="scroll"></div></details></figure>`;
 
 function loadCharts(course, data, base) {
@@ -102,7 +102,7 @@ const CHARTS = {
           height: 32 * size,
           margin: { l: 4, r: 4, t: 2 * size, b: 3.4 * size },
           bargap: 0.35,
-          xaxis: { ...axis, type: 'category', showgrid: false, title: { text: B.chart_b, standoff: 6 }, anchor: 'y3' },
+          xaxis: { ...axis, type: 'category', showgrid: false, title: { text: B.chart_b, standoff: 6, font: { size } }, anchor: 'y3' },
           yaxis: area(0.75, 0.93),
           yaxis2: area(0.4, 0.58),
           yaxis3: area(0, 0.23),

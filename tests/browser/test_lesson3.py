@@ -212,7 +212,7 @@ def test_the_model_writes_on_the_same_board(visit):
     [("9", "8", "limit 8"), ("0", "4", "“0”"), ("9", "99999999", "TOO_BIG"), ("<b>", "4", "“<b>”"), ("", "", "“”")],
 )
 def test_a_bad_newcomer_is_refused_where_it_was_typed(visit, length, limit, said):
-    page = visit("/paging?guess=2&lang=en&acts=s3")
+    page = visit("/paging?guess=2&lang=en&acts=s3,f1&at=3")
     before = cells(page, "paged")
     page.locator(".arrive .length").fill(length)
     page.locator(".arrive .limit").fill(limit)
@@ -220,7 +220,11 @@ def test_a_bad_newcomer_is_refused_where_it_was_typed(visit, length, limit, said
     error = page.locator("p.err.arrive")
     error.get_by_text(said).wait_for()
     assert page.locator(".arrive input").evaluate_all("i => i.map(x => x.value)") == [length, limit]
-    assert (cells(page, "paged"), state(page)["acts"]) == (before, "s3")
+    assert (cells(page, "paged"), state(page)["acts"], state(page)["total"]) == (
+        before,
+        "s3",
+        "4",
+    )  # redo is still there
     page.locator(".arrive .length").fill("5")
     page.locator(".arrive .limit").fill("7")
     page.locator("[data-act=arrive]").click()
@@ -317,5 +321,8 @@ def test_projector(visit):
     for _ in range(len(load("l3_paging", "zh").scenes) - 1):
         assert component(page).evaluate(SMALL) == []
         page.keyboard.press("ArrowRight")
+        if state(page)["scene"] == "exercise":
+            page.keyboard.press("g")
+            until(page, at=1)
     page.keyboard.press("Escape")
     assert "present" not in query(page)
