@@ -274,7 +274,8 @@ class _Decode:
         self.dense = pool.sequences(shape, self.sets)
         self.query = torch.randn(shape.sequences, shape.heads, shape.dim, dtype=DTYPE, device=device)
         self.out = torch.empty_like(self.query)
-        self.splits = splits_for(self.query, shape.kv_heads, self.paging[0])
+        longest, total = self.paging[0].longest, self.paging[0].total
+        self.splits = splits_for(shape.heads, shape.kv_heads, shape.dim, DTYPE, longest, total, self.query.device)
         self.starts = torch.arange(shape.sequences + 1, dtype=torch.int32, device=device)
 
     def time(self, call: Callable[[int], object]) -> float:

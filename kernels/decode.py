@@ -198,19 +198,21 @@ def decode(
     require_shape("tables", paging.tables, (len(query), None))
     require_shape("keys", keys, (None, paging.block_size, None, None))
     if splits is None:
-        splits = splits_for(query, keys.shape[2], paging)
+        heads, dim, kv_heads = query.shape[1], query.shape[2], keys.shape[2]
+        splits = splits_for(heads, kv_heads, dim, query.dtype, paging.longest, paging.total, query.device)
     strides = (keys.stride(0), keys.stride(1), keys.stride(2))
-    kv_heads, size = keys.shape[2], paging.block_size
-    return launch(query, keys, values, paging.tables, paging.lengths, strides, kv_heads, size, scale, splits, out)
+    tables, lengths, size = paging.tables, paging.lengths, paging.block_size
+    return launch(query, keys, values, tables, lengths, strides, keys.shape[2], size, scale, splits, out)
 
 
-def splits_for(query: torch.Tensor, kv_heads: int, paging: Paging) -> int:
-    """The number of splits for this batch on the query's device."""
-    group = query.shape[1] // kv_heads
-    tiles = decode_tiles(group, query.shape[2], query.dtype)
-    sequences = paging.total / max(1, paging.longest)
-    heads = kv_heads * triton.cdiv(group, tiles.rows)
-    return choose_splits(sequences, heads, triton.cdiv(paging.longest, tiles.positions), _places(query.device))
+def splits_for(
+    heads: int, kv_heads: int, dim: int, dtype: torch.dtype, longest: int, total: int, device: torch.device
+) -> int:
+    """The number of splits on a device for a batch of `total` positions, `longest` in its longest sequence."""
+    tiles = decode_tiles(heads // kv_heads, dim, dtype)
+    programs = kv_heads * triton.cdiv(heads // kv_heads, tiles.rows)
+    sequences = total / max(1, longest)
+    return choose_splits(sequences, programs, triton.cdiv(longest, tiles.positions), _places(device))
 
 
 def launch(

@@ -154,9 +154,10 @@ class DecodeGraph:
         size: rows, padded ones included.
         width: entries of a table.
         splits: of every context.
+        memory: of `torch.cuda.graph_pool_handle`, shared by graphs that do not run at the same time.
     """
 
-    def __init__(self, forward: Forward, pool: KVPool, size: int, width: int, splits: int) -> None:
+    def __init__(self, forward: Forward, pool: KVPool, size: int, width: int, splits: int, memory: Any = None) -> None:
         device = pool.keys[0].device
         self.size, self._num_blocks = size, pool.num_blocks
         on_gpu = device.type == "cuda"
@@ -182,10 +183,10 @@ class DecodeGraph:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._logits = torch.empty(0)
         if on_gpu:
-            self._capture()
+            self._capture(memory)
 
     def run(self, plan: StepPlan) -> torch.Tensor:
-        """Logits of the plan's rows, in its order; valid until the next run.
+        """Logits of the plan's rows, in its order; valid until another graph runs.
 
         Raises:
             KernelError: a slot that is not the pool's, or one of two rows.
@@ -216,7 +217,7 @@ class DecodeGraph:
             self._tables[row, start : len(table)] = new
         self._known[row] = table
 
-    def _capture(self) -> None:
+    def _capture(self, memory: Any) -> None:
         """Run once so that everything is compiled, then record. All rows are padded meanwhile and touch nothing."""
         self._head[:] = [[0], [0], [-1], [0]]
         self._device.copy_(self._host)
@@ -227,7 +228,7 @@ class DecodeGraph:
                 self._forward(self._step)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, pool=memory):
             self._logits = self._forward(self._step)
 
 
@@ -249,6 +250,7 @@ class TritonBackend:
         self._loaded, self._forward = loaded, forward
         self._graphs: dict[tuple[int, int], DecodeGraph] = {}
         self._width = 0
+        self._memory = torch.cuda.graph_pool_handle() if loaded.device.type == "cuda" else None
 
     def logits(self, plan: StepPlan, pool: KVPool) -> torch.Tensor:
         """Logits [S, V] of the S sequences that sample, in float32, in the plan's order."""
@@ -278,18 +280,17 @@ class TritonBackend:
                 self._width *= 2
             self._graphs.clear()
         size = bucket(len(lengths))
-        key = (size, self._splits(pool, size, max(lengths), sum(lengths)))
+        key = (size, self._splits(pool, max(lengths), sum(lengths)))
         if key not in self._graphs:
-            self._graphs[key] = DecodeGraph(self._forward, pool, size, self._width, key[1])
+            self._graphs[key] = DecodeGraph(self._forward, pool, size, self._width, key[1], self._memory)
         return self._graphs[key]
 
-    def _splits(self, pool: KVPool, size: int, longest: int, total: int) -> int:
+    def _splits(self, pool: KVPool, longest: int, total: int) -> int:
         """The number of splits for a batch, rounded down to one that graphs are made for."""
         keys = pool.keys[0]
         heads = self._loaded.model.config.get_text_config().num_attention_heads
-        query = torch.empty(size, heads, keys.shape[3], dtype=keys.dtype, device=keys.device)
-        empty = torch.empty(0)
-        found = splits_for(query, keys.shape[2], Paging(empty, empty, pool.block_size, longest, total))
+        kv_heads, dim = keys.shape[2:]
+        found = splits_for(heads, kv_heads, dim, keys.dtype, longest, total, keys.device)
         return max(splits for splits in SPLITS if splits <= found)
 
 
