@@ -37,6 +37,25 @@ def test_pages_run_in_both_languages(page, lang):
     assert data["first"]["lanes"]["continuous"]["steps"] == 1335
 
 
+@pytest.mark.parametrize("lang", ["zh", "en"])
+@pytest.mark.parametrize("number", PAGES)
+def test_every_lesson_has_a_screen(number, lang):
+    slug, lesson_id = PAGES[number]
+    data = data_of(SCREENS / f"{lesson_id}.py", lang=lang, guess="<script>", acts="s,<b>", scene="nowhere")
+    assert (data["slug"], data["lang"]) == (slug, lang)
+    assert len(data["scenes"]) == len(load(lesson_id, lang).scenes)
+    assert "<script" not in json.dumps(data)
+    assert len(json.dumps(data)) < 250_000
+
+
+def test_the_first_board_is_the_one_of_the_address():
+    page = SCREENS / "l3_paging.py"
+    assert data_of(page, acts="s2", b="8")["first"]["acts"] == ["s", "s"]
+    scene = data_of(page, scene="better")["first"]
+    assert scene["acts"][-2:] == ["a9:12", "s"]
+    assert data_of(page, scene="better", acts="a9:99")["first"] == scene
+
+
 def test_the_script_opens_the_first_page():
     assert data_of(APP / "script.py")["slug"] == ""
 
