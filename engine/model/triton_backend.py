@@ -29,6 +29,7 @@ from kernels.kv_write import kv_write
 from kernels.machine import unavailable
 from kernels.paging import Paging, check_slots
 from kernels.prefill import prefill
+from kernels.tiles import INTERPRETED
 
 BUCKETS = (1, 2, 4, *range(8, 64, 8), *range(64, 257, 16))
 """Batch sizes that graphs are made for; larger batches are rounded up to a multiple of 64."""
@@ -303,6 +304,8 @@ def bucket(count: int) -> int:
 @torch.inference_mode()
 def unsupported(loaded: LoadedModel) -> str | None:
     """Why the kernels cannot run this model; None if they can."""
+    if loaded.device.type != "cuda" and not INTERPRETED.value:
+        return "it was loaded on the CPU; load it with device='cuda'"
     for layer in loaded.layers:
         if layer.key_dim != layer.value_dim or layer.key_dim not in HEAD_DIMS:
             dims = f"{layer.key_dim} and {layer.value_dim}"

@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -233,6 +234,22 @@ def test_models_the_kernels_cannot_run_stay_on_torch(tmp_path, capsys, config, r
         ModelRunner(load_model(tmp_path, device=DEVICE), backend="triton")
     AutoTokenizer.from_pretrained(DEFAULT_MODEL).save_pretrained(tmp_path)
     assert triton_backend.unsupported(load_model(tmp_path, device=DEVICE)) is not None
+
+
+def test_blocks_that_fit(tiny, monkeypatch):
+    """85% of what is free, less the guard block: 4 layers, keys and values, 2 heads of 32, 4 bytes a number."""
+    per_block = 16 * 4 * 2 * 2 * 32 * 4
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100 * per_block, 0))
+    assert triton_backend.blocks_that_fit(tiny, 16) == 84
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 * per_block, 0))
+    with pytest.raises(ModelError, match="too little for a pool of tiny-model"):
+        triton_backend.blocks_that_fit(tiny, 16)
+
+
+def test_compiled_kernels_need_the_model_on_the_gpu(plain, monkeypatch):
+    monkeypatch.setattr(triton_backend, "INTERPRETED", SimpleNamespace(value=False))
+    with pytest.raises(ModelError, match="loaded on the CPU"):
+        TritonBackend(plain, ModelRunner(plain)._forward)
 
 
 @pytest.mark.kernel

@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from kernels import cases
+from kernels import cases, reference
+from kernels.decode import decode
+from kernels.paging import Paging
+from kernels.prefill import prefill
 from tests.kernels.conftest import DEVICE
 
 ALL = list(cases.cases(DEVICE))
@@ -44,3 +47,18 @@ def test_the_pool_is_hostile():
     assert 0 not in [block for table in context.tables for block in table]
     assert int(context.keys[..., 0, 0].isfinite().sum()) == 38
     assert context.padded_tables()[0, -1] == cases.STALE
+
+
+@pytest.mark.kernel
+def test_positions_and_slots(device):
+    """b = 4, table [7, 2, 9]: positions 0 to 9 lie in slots 28 to 31, 8 to 11, 36, 37; position 4 is in slot 8."""
+    slots = [28, 29, 30, 31, 8, 9, 10, 11, 36, 37]
+    values = torch.arange(40.0, device=device)[:, None].repeat(1, 16).view(10, 4, 1, 16)  # every slot holds its number
+    keys = torch.zeros_like(values)
+    assert reference.gather(values, [7, 2, 9], 10)[:, 0, 0].tolist() == slots
+    query = torch.zeros(6, 1, 16, device=device)  # looks at all positions alike: the answer is their mean
+    paging = Paging.checked([[7, 2, 9]], [10], 4, 10, device)
+    assert decode(query[:1], keys, values, paging)[0, 0, 0].item() == pytest.approx(sum(slots) / 10)
+    starts = torch.tensor([0, 6], dtype=torch.int32, device=device)
+    found = prefill(query, keys, values, paging, starts, 6)[:, 0, 0].tolist()
+    assert found == pytest.approx([sum(slots[:n]) / n for n in range(5, 11)])
