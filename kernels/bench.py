@@ -150,7 +150,7 @@ def decode_table(shapes: tuple[Shape, ...], pool: Pool, bandwidth: float) -> tup
         "SDPA µs",
         "torch µs",
     ]
-    table = Table("Decode, bf16, block size 16, shuffled tables (measured)", [*columns, "error"])
+    table = Table("Decode, bf16, block size 16, shuffled tables (measured)", [*columns, "torch", "error"])
     targets = []
     for shape in shapes:
         print(f"decode {shape}", flush=True)
@@ -158,10 +158,10 @@ def decode_table(shapes: tuple[Shape, ...], pool: Pool, bandwidth: float) -> tup
         floor = shape.moved(case.splits) / bandwidth * 1e6
         paged, contiguous = case.time(case.paged), case.time(case.contiguous)
         gathered, plain = case.time(case.gathered), case.time(case.plain)
-        other = case.time(case.torch_paged) if case.torch_works else float("nan")
+        way, other = case.time_torch()
         error = case.error()
         table.add(
-            [str(shape), case.splits, floor, paged, floor / paged, contiguous, gathered, plain, other, error],
+            [str(shape), case.splits, floor, paged, floor / paged, contiguous, gathered, plain, other, way, error],
             error > TOLERANCE[DTYPE],
         )
         if shape in (LARGE, MHA):
@@ -177,12 +177,13 @@ def sweep_table(
 ) -> tuple[Table, list[Target]]:
     """Decode time over batch and context: no cliffs."""
     table = Table(
-        "Decode time in µs over batch and context, 32/8 heads, D 128 (measured)", ["batch", *map(str, lengths)]
+        "Decode time in µs over batch and context, 32/8 heads, D 128 (measured)", ["batch", *map(str, lengths), "error"]
     )
     found: dict[tuple[int, int], float] = {}
     capacity = pool.flat[0].numel() * 2 * DTYPE.itemsize
     for batch in batches:
         row: list[float | str | int] = [batch]
+        error = 0.0
         for length in lengths:
             shape = Shape(batch, length)
             if shape.kv_bytes > capacity:
@@ -191,8 +192,9 @@ def sweep_table(
             case = _Decode(shape, pool)
             found[batch, length] = case.time(case.paged)
             row.append(found[batch, length])
+            error = max(error, case.error())
         print(f"sweep, batch {batch}", flush=True)
-        table.add(row)
+        table.add([*row, error], error > TOLERANCE[DTYPE])
     per_byte, steps = cliffs(found, batches, lengths)
     return table, [
         Target("sweep: time per byte over a neighbour's, above 20 µs", per_byte, FLAT_WITHIN),
@@ -297,36 +299,31 @@ class _Decode:
     def plain(self, number: int) -> None:
         self._sdpa(self.dense[0][number], self.dense[1][number])
 
-    def torch_paged(self, number: int) -> torch.Tensor:
+    def torch_paged(self, number: int) -> object:
         """PyTorch's own paged attention; an error where this version or GPU has none for this block size."""
         from torch.nn.attention.varlen import varlen_attn
 
         paging = self.paging[number]
-        return varlen_attn(  # type: ignore[call-arg]
-            self.query,
-            self.keys,
-            self.values,
-            self.starts,
-            None,
-            1,
-            self.shape.length,
-            enable_gqa=True,
-            seqused_k=paging.lengths,
-            block_table=paging.tables,
-        )
+        paged = {"seqused_k": paging.lengths, "block_table": paging.tables, "enable_gqa": True}
+        return varlen_attn(self.query, self.keys, self.values, self.starts, None, 1, self.shape.length, **paged)
 
-    @property
-    def torch_works(self) -> bool:
-        """Whether `torch_paged` runs at all; says why not."""
-        if self.device != "cuda":
-            return False
-        try:
-            self.torch_paged(0)
-            torch.cuda.synchronize()
-        except (ImportError, RuntimeError, TypeError, ValueError) as problem:
-            print(f"  torch's own paged attention does not run: {str(problem).splitlines()[0][:120]}")
-            return False
-        return True
+    def torch_varlen(self, number: int) -> object:
+        """PyTorch's own attention for sequences of different lengths, on contiguous KV."""
+        from torch.nn.attention.varlen import varlen_attn
+
+        keys, values = (part[number].flatten(0, 1) for part in self.dense)
+        ends = self.starts * self.shape.length
+        return varlen_attn(self.query, keys, values, self.starts, ends, 1, self.shape.length, enable_gqa=True)
+
+    def time_torch(self) -> tuple[str, float]:
+        """How PyTorch's own attention runs here (paged, varlen, or not at all), and its time."""
+        if self.device == "cuda":
+            for name, call in (("paged", self.torch_paged), ("varlen", self.torch_varlen)):
+                try:
+                    return name, self.time(call)
+                except (ImportError, RuntimeError, TypeError, ValueError) as problem:
+                    print(f"  torch's {name} attention does not run: {str(problem).splitlines()[0][:120]}")
+        return "none", float("nan")
 
     def error(self) -> float:
         """Of the paged and the contiguous kernel, the larger, on a few sequences."""
