@@ -31,11 +31,18 @@ SPREAD = 64
 
 @dataclass(frozen=True)
 class LayerShape:
-    """KV of one token in one layer: heads and head dimensions of keys and values."""
+    """KV of one token in one layer, heads and head dimensions of keys and values; and how the layer attends.
+
+    Attributes:
+        window: latest positions a query sees, None for all.
+        softcap: bound of the scores by tanh, None for none.
+    """
 
     kv_heads: int
     key_dim: int
     value_dim: int
+    window: int | None = None
+    softcap: float | None = None
 
     @property
     def floats(self) -> int:
@@ -153,36 +160,20 @@ class PagedStep:
         key: torch.Tensor,
         value: torch.Tensor,
         scale: float | None,
-        window: int | None,
-        softcap: float | None,
+        window: int | None = None,
+        softcap: float | None = None,
     ) -> torch.Tensor:
         """Write the step's keys and values of a layer, then attend.
 
         Args:
-            query: [1, H, T, D]; key, value: [1, KV, T, D], with H a multiple of KV.
+            query: [T, H, D]; key, value: [T, KV, D], with H a multiple of KV.
             scale: of the scores, None for 1/√D.
             window: how many latest positions a query sees, its own included; None for all.
             softcap: bound of the scores by tanh, None for none.
 
         Returns:
-            [1, T, H, D].
+            [T, H, D].
         """
-        rows = query[0].transpose(0, 1)
-        return self.attend_rows(layer, rows, key[0].transpose(0, 1), value[0].transpose(0, 1), scale, window, softcap)[
-            None
-        ]
-
-    def attend_rows(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-        window: int | None = None,
-        softcap: float | None = None,
-    ) -> torch.Tensor:
-        """The same for rows: query [T, H, D], key and value [T, KV, D]; returns [T, H, D]."""
         keys = self.pool.keys[layer].flatten(0, 1)  # [slots, KV, D]
         values = self.pool.values[layer].flatten(0, 1)
         keys.index_copy_(0, self._slots, key)
@@ -221,29 +212,30 @@ class Dense:
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None, *_: object
     ) -> torch.Tensor:
-        """[1, H, T, D], [1, KV, T, D] twice; returns [1, T, H, D]."""
-        found = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=True)
-        return found.transpose(1, 2)
-
-    def attend_rows(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
-    ) -> torch.Tensor:
-        """The same for rows."""
+        """Query [T, H, D], key and value [T, KV, D]; returns [T, H, D]."""
         query, key, value = (x.transpose(0, 1)[None] for x in (query, key, value))
-        return self.attend(layer, query, key, value, scale)[0]
+        found = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=True)
+        return found[0].transpose(0, 1)
 
 
 class Probe:
-    """Stands in for a step when a model is loaded: notes the KV shape of every layer that attends."""
+    """Stands in for a step when a model is loaded: notes what every layer asks of its attention."""
 
     def __init__(self) -> None:
         self.layers: dict[int, LayerShape] = {}
 
     def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: object
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scale: float | None,
+        window: int | None,
+        softcap: float | None,
     ) -> torch.Tensor:
-        self.layers[layer] = LayerShape(key.shape[1], key.shape[3], value.shape[3])
-        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
+        self.layers[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2], window, softcap)
+        return query.new_zeros(query.shape[0], query.shape[1], value.shape[2])
 
 
 def _grouped(decoding: list[tuple[int, int, np.ndarray]]) -> list[Rows]:
@@ -309,7 +301,8 @@ def paged_attention(
     for name in ("s_aux", "position_bias", "head_mask"):
         if other.get(name) is not None:
             raise ModelError(f"this model's attention uses `{name}`, which paged attention does not support here")
-    return paged.attend(module.layer_idx, query, key, value, scaling, sliding_window, softcap), None
+    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))  # [1, heads, T, D] as rows [T, heads, D]
+    return paged.attend(module.layer_idx, q, k, v, scaling, sliding_window, softcap)[None], None
 
 
 def _no_mask(*_: Any, **__: Any) -> None:

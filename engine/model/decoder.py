@@ -37,7 +37,7 @@ class Step(Protocol):
     positions: torch.Tensor
     last: torch.Tensor
 
-    def attend_rows(
+    def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
     ) -> torch.Tensor:
         """Attention of rows: query [T, H, D], key and value [T, KV, D]; returns [T, H, D]."""
@@ -89,7 +89,7 @@ class LeanDecoder:
             if layer.query_norm is not None and layer.key_norm is not None:
                 rotated = torch.cat((layer.query_norm(rotated[:, :heads]), layer.key_norm(rotated[:, heads:])), 1)
             rotated = (rotated * cos).addcmul_(rotated.roll(rotated.shape[2] // 2, -1), sin)
-            found = step.attend_rows(index, rotated[:, :heads], rotated[:, heads:], qkv[:, both:], self.scale)
+            found = step.attend(index, rotated[:, :heads], rotated[:, heads:], qkv[:, both:], self.scale)
             x = _product_onto(x, found.reshape(tokens, -1), layer.out)
             gate, up = _product(layer.before_mlp(x), layer.gate_up).chunk(2, -1)
             x = _product_onto(x, silu(gate).mul_(up), layer.down)

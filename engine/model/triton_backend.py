@@ -111,10 +111,19 @@ class TritonStep:
             longest_chunk=max(chunks, default=0),
         )
 
-    def attend_rows(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scale: float | None,
+        window: int | None = None,
+        softcap: float | None = None,
     ) -> torch.Tensor:
         """Write a layer's keys and values [T, KV, D], then attend from query [T, H, D]; returns [T, H, D]."""
+        if window is not None or softcap is not None:
+            raise ModelError("the triton backend has no sliding windows and no soft caps: use the torch backend")
         keys, values = self.pool.keys[layer], self.pool.values[layer]
         kv_write(key, value, keys, values, self.slots)
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
@@ -125,22 +134,6 @@ class TritonStep:
             chunk, to = query[at:], out[at:]
             prefill(chunk, keys, values, self.chunk_paging, self.starts, self.longest_chunk, scale=scale, out=to)
         return out
-
-    def attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        """As `PagedStep.attend`: query [1, H, T, D], key and value [1, KV, T, D]; returns [1, T, H, D]."""
-        if window is not None or softcap is not None:
-            raise ModelError("the triton backend has no sliding windows and no soft caps: use the torch backend")
-        rows = [part[0].transpose(0, 1) for part in (query, key, value)]
-        return self.attend_rows(layer, rows[0], rows[1], rows[2], scale)[None]
 
 
 Forward = Callable[[Any], torch.Tensor]
@@ -301,7 +294,6 @@ def bucket(count: int) -> int:
     return found if found is not None else -(-count // 64) * 64
 
 
-@torch.inference_mode()
 def unsupported(loaded: LoadedModel) -> str | None:
     """Why the kernels cannot run this model; None if they can."""
     if loaded.device.type != "cuda" and not INTERPRETED.value:
@@ -310,32 +302,11 @@ def unsupported(loaded: LoadedModel) -> str | None:
         if layer.key_dim != layer.value_dim or layer.key_dim not in HEAD_DIMS:
             dims = f"{layer.key_dim} and {layer.value_dim}"
             return f"its keys and values have {dims} numbers a head; the kernels know equal multiples of 16 up to 256"
-    wishes = _Wishes()
-    ids = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
-    loaded.model(input_ids=ids, position_ids=ids, use_cache=False, paged=wishes)
-    return wishes.reason
-
-
-class _Wishes:
-    """Stands in for a step once: notes what a layer asks of its attention that the kernels do not do."""
-
-    reason: str | None = None
-
-    def attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float | None,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        if window is not None:
-            self.reason = "its layers use a sliding window"
-        elif softcap is not None:
-            self.reason = "its scores have a soft cap"
-        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
+        if layer.window is not None:
+            return "its layers use a sliding window"
+        if layer.softcap is not None:
+            return "its scores have a soft cap"
+    return None
 
 
 def blocks_that_fit(loaded: LoadedModel, block_size: int) -> int:
