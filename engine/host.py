@@ -7,6 +7,8 @@ bandwidth of the link (derived; what a runner really took is measured there).
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 from engine.errors import EngineError
 
 PCIE_BYTES_PER_SECOND = 64e9
@@ -29,35 +31,44 @@ class HostTier:
 
     def __init__(self, host_blocks: int, disk_blocks: int, block_bytes: int) -> None:
         self.host_blocks, self.disk_blocks, self.block_bytes = host_blocks, disk_blocks, block_bytes
-        self._free = list(range(host_blocks + disk_blocks))
+        self._size = host_blocks + disk_blocks
+        self._held: set[int] = set()
+        self._returned: list[int] = []  # a heap of ids below _fresh
+        self._fresh = 0  # ids from here on were never taken
         self.bytes_out = self.bytes_in = 0
         self.seconds = 0.0
 
     @property
     def num_free(self) -> int:
         """Blocks that can be taken."""
-        return len(self._free)
+        return self._size - len(self._held)
 
     def free_ids(self) -> list[int]:
-        """The free ids, in the order of taking."""
-        return list(self._free)
+        """The free ids, in the order of taking. O(blocks): for tests and displays."""
+        return [*sorted(self._returned), *range(self._fresh, self._size)]
 
     def take(self, count: int) -> list[int] | None:
         """The `count` lowest free ids; None, and no change, if there are fewer."""
-        if count > len(self._free):
+        if count > self.num_free:
             return None
-        taken, self._free = self._free[:count], self._free[count:]
+        taken = [heappop(self._returned) for _ in range(min(count, len(self._returned)))]
+        fresh = count - len(taken)
+        taken += range(self._fresh, self._fresh + fresh)
+        self._fresh += fresh
+        self._held.update(taken)
         return taken
 
     def release(self, ids: list[int]) -> None:
         """Give ids back.
 
         Raises:
-            EngineError: one of them is free already.
+            EngineError: one of them is free already; nothing has changed then.
         """
-        if set(ids) & set(self._free) or len(set(ids)) != len(ids):
+        if not self._held.issuperset(ids) or len(set(ids)) != len(ids):
             raise EngineError(f"host blocks {ids} are released twice")
-        self._free = sorted([*self._free, *ids])
+        self._held.difference_update(ids)
+        for block in ids:
+            heappush(self._returned, block)
 
     def moved_out(self, ids: list[int]) -> None:
         """Count a move from the device."""
