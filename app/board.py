@@ -26,6 +26,7 @@ from engine.kv import blocks_for
 from engine.plan import Code, Decision
 from engine.request import Request, SamplingParams, Sequence
 from engine.runner import CountingRunner, Runner
+from engine.usage import PARTS
 
 SIDES = ("contiguous", "paged")
 POOLS = (16, 32, 48, 64, 96, 128, 192, 256)
@@ -282,7 +283,7 @@ class Side:
             ],
             "requests": [self._request(state.sequences[0]) for state in engine.requests.values()],
             "usage": {
-                **{part: getattr(usage, part) for part in ("live", "tail_waste", "reserved", "hole", "free")},
+                **{part: getattr(usage, part) for part in PARTS},
                 "pool_slots": usage.pool_slots,
                 "live_share": usage.live / usage.pool_slots,
             },

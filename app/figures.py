@@ -20,6 +20,7 @@ from engine.kv import blocks_for
 from engine.pool import BlockPool
 from engine.request import Request, SamplingParams
 from engine.simulate import simulate
+from engine.usage import PARTS
 from engine.workload import real64
 from lessons.errors import LessonError
 from lessons.paths import Atom, evaluate
@@ -151,7 +152,7 @@ def _split(rest: list[Any]) -> float:
     rule, quantity = rest
     report = split.run(rule)["report"]
     kv = report["kv"]
-    if quantity in split.PARTS:
+    if quantity in PARTS:
         return kv[quantity] / kv["pool_slots"]
     return kv[quantity] if quantity in kv else report[quantity]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from app.lanes import SpecError
 from engine.simulate import simulate
+from engine.usage import PARTS
 from engine.workload import real64
 
 RULES = ("max", "pow2", "oracle", "paged")
-PARTS = ("live", "tail_waste", "reserved", "hole", "free")
 OFFERED = {"prompt": ("16", "64", "128"), "limit": ("512", "1024", "2048"), "pool": ("2048", "4096", "8192")}
 DEFAULTS = {"prompt": "64", "limit": "512", "pool": "2048"}
 SLOTS = 64

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from engine.lanes import lanes
+from engine.usage import PARTS
 
 if TYPE_CHECKING:
     from engine.trace import Trace
@@ -62,7 +63,7 @@ def to_chrome(trace: Trace) -> str:
             }
         )
     for index, step in enumerate(steps["step"]):
-        usage = {name: steps[name][index] for name in ("live", "tail_waste", "reserved", "hole", "free")}
+        usage = {name: steps[name][index] for name in PARTS}
         out.append({"ph": "C", "name": "pool slots", "pid": 1, "ts": begin[step], "args": usage})
         out.append(
             {"ph": "C", "name": "waiting", "pid": 1, "ts": begin[step], "args": {"waiting": steps["waiting"][index]}}

@@ -15,9 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from engine.request import RequestState
-from engine.usage import Usage
-
-PARTS = ("live", "tail_waste", "reserved", "hole", "free")
+from engine.usage import PARTS, Usage
 
 
 @dataclass

@@ -105,7 +105,8 @@ class Scheduler:
         promised = self.kv.promised(self.running)
         while (seq := self.waiting.head) is not None:
             mates = self._mates(seq, self.waiting) if seq.is_beam else []
-            draft.obstacle = self._obstacle(seq, draft, promised + sum(self.kv.lacking(mate) for mate in mates))
+            along = sum(self.kv.lacking(mate) for mate in mates)
+            draft.obstacle = self._obstacle(seq, draft, promised + along, slots=1 + seq.branches_due + len(mates))
             if draft.obstacle is not None:
                 return
             self.waiting.pop()
@@ -199,12 +200,11 @@ class Scheduler:
             self.waiting.remove(seq)
         self.end(seq, status, reason)
 
-    def _obstacle(self, seq: Sequence, draft: Draft, promised: int) -> Obstacle | None:
-        """The first reason why the head of the queue cannot enter, None if it can."""
+    def _obstacle(self, seq: Sequence, draft: Draft, promised: int, slots: int = 1) -> Obstacle | None:
+        """The first reason why the head of the queue cannot enter, None if it can; it takes so many slots."""
         if draft.preempted:
             return Obstacle(Code.NO_BLOCKS, {"needed": self.kv.lacking(seq), "free": self.kv.pool.num_free})
-        mates = len(self._mates(seq, self.waiting)) if seq.is_beam else 0
-        if len(self._free_slots) < 1 + seq.branches_due + mates:
+        if len(self._free_slots) < slots:
             return Obstacle(Code.SLOTS, {"slots": self.config.max_num_seqs})
         if draft.budget < 1:
             return Obstacle(Code.BUDGET, {"budget": self.config.max_num_batched_tokens})

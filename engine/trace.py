@@ -17,7 +17,7 @@ from engine.errors import ValidationError
 from engine.plan import Code, Decision, Decisions, StepPlan, slots_of
 from engine.request import RequestState, SamplingParams
 from engine.runner import Sampled
-from engine.usage import Usage
+from engine.usage import PARTS, Usage
 
 if TYPE_CHECKING:
     from engine.engine import StepRecord
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = "paged-course-trace/1"
 STEP_COLUMNS = (
     *("step", "start", "end", "rows", "waiting"),
-    *("live", "tail_waste", "reserved", "hole", "free", "held_blocks", "cached"),
+    *(*PARTS, "held_blocks", "cached"),
 )
 ROW_COLUMNS = ("seq", "first", "tokens", "sampled", "slot")
 NOT_SAMPLED = -1

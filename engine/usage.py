@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PARTS = ("live", "tail_waste", "reserved", "hole", "free")
+"""The five parts, which add up to the pool."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

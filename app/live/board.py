@@ -20,7 +20,7 @@ from engine.lanes import HAPPENED, News
 from engine.model.text import TextStream
 from engine.plan import Decision
 from engine.request import RequestState
-from engine.usage import Usage
+from engine.usage import PARTS, Usage
 
 FINISHED = 12
 LOG = 12
@@ -168,7 +168,7 @@ class Board:
     def _usage_told(self) -> dict[str, int]:
         """The pool at the last step's forward; all free before the first and once nothing is left."""
         usage, slots = self._usage, self.engine.config.num_blocks * self.engine.config.block_size
-        parts = {part: getattr(usage, part, 0) for part in ("live", "tail_waste", "reserved", "hole", "free")}
+        parts = {part: getattr(usage, part, 0) for part in PARTS}
         if usage is None or not self.engine.scheduler.running:
             parts = {**dict.fromkeys(parts, 0), "free": slots}
         return {**parts, "pool_slots": slots}
