@@ -18,8 +18,7 @@ OUTSIDE = f"""e => {TEXTS}.filter(x => !x.closest('pre, table') && x.getBounding
 WIDE = "[document.documentElement, document.querySelector('[data-testid=stMain]')].map(e => e.scrollWidth)"
 """How wide the page is."""
 
-CONTRAST = (
-    """e => {
+_CONTRAST = """e => {
   const light = (c) => {
     const [r, g, b] = c.map((v) => (v <= 10 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -32,13 +31,17 @@ CONTRAST = (
     }
     return [0, 0, 0];
   };
-  return TEXTS.filter((x) => !x.closest(':disabled')).map((x) => {
+  return TEXTS.map((x) => {
     const a = light(rgb(getComputedStyle(x).color).slice(0, 3)), b = light(ground(x));
     return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), x.outerHTML];
   }).filter(([c]) => c < 4.5);
 }"""
-).replace("TEXTS", TEXTS)
-"""Texts with a contrast below 4.5 : 1, but for disabled buttons."""
+
+CONTRAST = _CONTRAST.replace("TEXTS", TEXTS)
+"""Texts with a contrast below 4.5 : 1."""
+
+CONTRAST_ENABLED = _CONTRAST.replace("TEXTS", TEXTS + ".filter((x) => !x.closest(':disabled'))")
+"""The same but for disabled buttons."""
 
 
 def component(page):
@@ -50,10 +53,10 @@ def state(page) -> dict:
     return component(page).evaluate("e => ({...e.dataset})")
 
 
-def until(page, **wanted: object) -> dict:
-    """Wait until the page shows this state."""
+def until(page, timeout: int = 15_000, **wanted: object) -> dict:
+    """Wait, so many milliseconds at most, until the page shows this state."""
     for key, value in wanted.items():
-        page.wait_for_selector(f"[data-ready][data-{key}='{value}']", state="attached", timeout=15_000)
+        page.wait_for_selector(f"[data-ready][data-{key}='{value}']", state="attached", timeout=timeout)
     return state(page)
 
 

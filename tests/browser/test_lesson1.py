@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qs, quote, urlparse
+from functools import partial
+from urllib.parse import quote, urlparse
 
 import pytest
 
 from lessons.loader import load
 from lessons.words import words
+from tests.browser import pages
+from tests.browser.pages import CONTRAST, OUTSIDE, SMALL, WIDE, component, query, state
 
 pytestmark = pytest.mark.browser
 
 END = 9_999_999
-TEXTS = """[...e.shadowRoot.querySelectorAll('.course *')].filter((x) => x.checkVisibility()
-    && !x.closest('option, .sw') && [...x.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))"""
-"""Elements with text of their own that are shown; `e` is the component."""
-
-
-def state(page) -> dict:
-    return page.locator("[data-ready]").first.evaluate("e => ({...e.dataset})")
-
-
-def until(page, **wanted: object) -> dict:
-    """Wait until the page shows this state."""
-    for key, value in wanted.items():
-        page.wait_for_selector(f"[data-ready][data-{key}='{value}']", state="attached", timeout=10_000)
-    return state(page)
-
-
-def query(page) -> dict:
-    return {k: v[0] for k, v in parse_qs(urlparse(page.url).query).items()}
+until = partial(pages.until, timeout=10_000)
 
 
 def big(page, policy: str) -> str:
@@ -215,15 +201,14 @@ def test_keyboard(visit):
     assert until(page, b="9")["scene"] == "way"
     page.keyboard.press("Tab")
     ring = "e => getComputedStyle(e.shadowRoot.activeElement).outlineStyle"
-    assert page.locator("[data-ready]").first.evaluate(ring) == "solid"
+    assert component(page).evaluate(ring) == "solid"
 
 
 def test_projector(visit):
     page = visit("/batching?guess=75&present=true", width=1920, height=1080)
     assert page.locator(".sc:visible").count() == 1
-    small = f"e => {TEXTS}.filter(x => parseFloat(getComputedStyle(x).fontSize) < 24).map(x => x.textContent)"
     for _ in range(len(load("l1_batching", "zh").scenes) - 1):
-        assert page.locator("[data-ready]").first.evaluate(small) == []
+        assert component(page).evaluate(SMALL) == []
         page.keyboard.press("ArrowRight")
     until(page, scene=load("l1_batching", "zh").scenes[-1].id)
     page.keyboard.press("Escape")
@@ -234,11 +219,8 @@ def test_projector(visit):
 @pytest.mark.parametrize("path", ["/?lang=en", "/batching", "/batching?lang=en&guess=75&scene=naive"])
 def test_nothing_scrolls_sideways_on_a_phone(visit, path):
     page = visit(path, width=390, height=844)
-    wide = "[document.documentElement, document.querySelector('[data-testid=stMain]')].map(e => e.scrollWidth)"
-    assert max(page.evaluate(wide)) <= 390
-    outside = "!x.closest('pre, table') && x.getBoundingClientRect().right > 391"
-    over = f"e => {TEXTS}.filter(x => {outside}).map(x => x.outerHTML)"
-    assert page.locator("[data-ready]").first.evaluate(over) == []
+    assert max(page.evaluate(WIDE)) <= 390
+    assert component(page).evaluate(OUTSIDE) == []
 
 
 def test_the_picture_stays_in_view(visit):
@@ -261,32 +243,10 @@ def test_dark_theme_reaches_the_whole_page_and_can_be_switched(visit):
     assert query(page)["theme"] == "light"
 
 
-CONTRAST = (
-    """e => {
-  const light = (c) => {
-    const [r, g, b] = c.map((v) => (v <= 10 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-  const ground = (x) => {
-    for (; x; x = x.parentElement) {
-      const c = rgb(getComputedStyle(x).backgroundColor);
-      if (c.length === 3 || c[3] > 0) return c.slice(0, 3);
-    }
-    return [0, 0, 0];
-  };
-  return TEXTS.map((x) => {
-    const a = light(rgb(getComputedStyle(x).color).slice(0, 3)), b = light(ground(x));
-    return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), x.outerHTML];
-  }).filter(([c]) => c < 4.5);
-}"""
-).replace("TEXTS", TEXTS)
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast(visit, theme):
     page = visit(f"/batching?guess=75&theme={theme}&step=500")
-    assert page.locator("[data-ready]").first.evaluate(CONTRAST) == []
+    assert component(page).evaluate(CONTRAST) == []
 
 
 def test_reduced_motion_does_not_start_by_itself(visit):

@@ -8,7 +8,7 @@ import pytest
 
 from app.split import PARTS, RULES, picture
 from lessons.loader import load
-from tests.browser.pages import CONTRAST, OUTSIDE, SMALL, WIDE, component, query, state, until
+from tests.browser.pages import CONTRAST_ENABLED, OUTSIDE, SMALL, WIDE, component, query, state, until
 
 pytestmark = pytest.mark.browser
 
@@ -175,11 +175,11 @@ def test_nothing_scrolls_sideways_on_a_phone(visit, address):
 def test_text_has_contrast(visit, theme):
     page = visit(f"{SPLIT}&theme={theme}")
     drawn(page)
-    assert component(page).evaluate(CONTRAST) == []
+    assert component(page).evaluate(CONTRAST_ENABLED) == []
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
     until(page, scene="trap")
-    assert component(page).evaluate(CONTRAST) == []
+    assert component(page).evaluate(CONTRAST_ENABLED) == []
 
 
 def test_projector(visit):

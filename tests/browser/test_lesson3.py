@@ -10,7 +10,7 @@ from app.board import SCENE
 from engine import CountingRunner, Engine, EngineConfig, Request, SamplingParams
 from lessons.loader import load
 from lessons.words import words
-from tests.browser.pages import CONTRAST, OUTSIDE, SMALL, WIDE, component, query, state, until
+from tests.browser.pages import CONTRAST_ENABLED, OUTSIDE, SMALL, WIDE, component, query, state, until
 
 pytestmark = pytest.mark.browser
 
@@ -313,7 +313,7 @@ def test_nothing_scrolls_sideways_on_a_phone(visit, address):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast(visit, theme):
     page = visit(f"{SCENE_END}&theme={theme}")
-    assert component(page).evaluate(CONTRAST) == []
+    assert component(page).evaluate(CONTRAST_ENABLED) == []
 
 
 def test_projector(visit):

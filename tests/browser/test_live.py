@@ -7,13 +7,16 @@ moment is looked at with the engine paused; everything else is waited for.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
 from engine.model.fetch import available
 from lessons.loader import load
 from lessons.words import words
-from tests.browser.test_lesson1 import CONTRAST, TEXTS, big, query, state
+from tests.browser import pages
+from tests.browser.pages import CONTRAST, SMALL, TEXTS, WIDE, component, query, state
+from tests.browser.test_lesson1 import big
 
 pytestmark = pytest.mark.browser
 
@@ -44,10 +47,7 @@ def live(visit):
     return go
 
 
-def until(page, **wanted: object) -> None:
-    """Until the page is in this state."""
-    for key, value in wanted.items():
-        page.wait_for_selector(f"[data-ready][data-{key}='{value}']", state="attached", timeout=PATIENCE)
+until = partial(pages.until, timeout=PATIENCE)
 
 
 def wait(page, condition: str) -> object:
@@ -135,10 +135,10 @@ def test_lesson_1_on_the_model(visit, lang):
 def test_a_whole_run_takes_the_counted_steps_and_real_seconds(visit):
     page = visit("/batching?lang=en&guess=75&lengths=own&own=12,3,7,5,9,2,8,30&B=2&step=9999")
     steps = "e => [...e.shadowRoot.querySelectorAll('.pan')].map((panel) => panel.dataset.steps)"
-    counted = page.locator("[data-ready]").first.evaluate(steps)
+    counted = component(page).evaluate(steps)
     page.locator("[data-source=model]").click()
     until(page, run="done")
-    assert counted == page.locator("[data-ready]").first.evaluate(steps)
+    assert counted == component(page).evaluate(steps)
     assert all(counted)
     took = page.locator(".took")
     assert len(re.findall(r"\d+\.\d", took.inner_text())) == 2
@@ -315,11 +315,10 @@ def test_nothing_scrolls_sideways_on_a_phone(live, lang):
     page.locator(".many").click()
     send(page, "卻說" + "x" * 200, "W" * 24)
     step(page)
-    wide = "[document.documentElement, document.querySelector('[data-testid=stMain]')].map(e => e.scrollWidth)"
-    assert max(page.evaluate(wide)) <= 390
+    assert max(page.evaluate(WIDE)) <= 390
     outside = "!x.closest('pre, table, .examples') && x.getBoundingClientRect().right > 391"
     over = f"e => {TEXTS}.filter(x => {outside}).map(x => x.outerHTML)"
-    assert page.locator("[data-ready]").first.evaluate(over) == []
+    assert component(page).evaluate(over) == []
 
 
 def test_projector(live):
@@ -337,11 +336,10 @@ def test_projector(live):
     box = page.locator(".memory .lg").bounding_box()
     assert box["y"] + box["height"] <= page.locator(".write").bounding_box()["y"], "nothing of the memory is covered"
     assert float(page.locator(".lanes").get_attribute("data-name-size")) >= 24
-    small = f"e => {TEXTS}.filter(x => parseFloat(getComputedStyle(x).fontSize) < 24).map(x => x.outerHTML)"
     scenes = load("l8_live", "zh").scenes
     for scene in scenes:
         until(page, scene=scene.id)
-        assert page.locator("[data-ready]").first.evaluate(small) == []
+        assert component(page).evaluate(SMALL) == []
         if scene is not scenes[-1]:
             page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
@@ -358,7 +356,7 @@ def test_text_has_contrast(live, theme):
     page.locator(".write .max").fill("0")
     page.locator(".write button[type=submit]").click()
     wait(page, "$('.write .err')[0].textContent")
-    unlike = page.locator("[data-ready]").first.evaluate(CONTRAST)
+    unlike = component(page).evaluate(CONTRAST)
     assert [html for _, html in unlike if 'class="part' not in html] == []  # a part-filled block has an outlined number
 
 
