@@ -11,6 +11,7 @@ Downloads run as child processes that are ended when the caller stops, by Ctrl-C
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -260,12 +261,12 @@ def _download(
 
 
 def _bytes_under(folder: Path) -> int:
+    """Bytes of all files in a folder, whatever the child moves or removes meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # moved or removed by the child meanwhile
-            continue
+    for root, _, names in os.walk(folder):  # passes over folders that vanish
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.stat(os.path.join(root, name)).st_size
     return total
 
 

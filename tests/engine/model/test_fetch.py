@@ -405,3 +405,18 @@ def test_importing_is_light():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"torch", "transformers", "numpy", "huggingface_hub", "tokenizers", "safetensors"}
     assert not {name.split(".")[0] for name in done.stdout.split()} & heavy
+
+
+def test_a_folder_that_vanishes_while_bytes_are_counted(tmp_path, monkeypatch):
+    """pip makes and removes folders beside the file it brings."""
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "file").write_bytes(b"12345")
+    scandir = os.scandir
+
+    def vanishing(path):
+        if Path(path).name == "gone":
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert module._bytes_under(tmp_path) == 5
