@@ -7,6 +7,7 @@ PrefillFirst  prompts before replies; a step holds one kind only
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from engine.kv import Obstacle
@@ -48,11 +49,17 @@ class Static:
     def fill(self, scheduler: Scheduler, draft: Draft) -> None:
         if scheduler.running:
             scheduler.grow(draft, scheduler.running)
-        elif len(scheduler.waiting) >= scheduler.config.max_num_seqs or not scheduler.more_to_come:
+        elif self._is_full(scheduler) or not scheduler.more_to_come:
             scheduler.admit(draft)
             return
         waiting = len(scheduler.waiting)
         draft.obstacle = Obstacle(Code.WAIT_BATCH, {"running": len(scheduler.running), "waiting": waiting})
+
+    @staticmethod
+    def _is_full(scheduler: Scheduler) -> bool:
+        """Whether those who wait, with all their branches, take every slot."""
+        seats = accumulate(1 + seq.branches_due for seq in scheduler.waiting)
+        return any(taken >= scheduler.config.max_num_seqs for taken in seats)
 
 
 def make_policy(name: str) -> Policy:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from engine.errors import ValidationError
+
 if TYPE_CHECKING:
     from engine.plan import StepPlan
+    from engine.trace import Trace
 
 
 class Candidate(NamedTuple):
@@ -66,10 +69,27 @@ class CountingRunner:
 
     Enough to count steps, slots and blocks exactly; a scheduler cannot tell it from a model. Beams are offered tokens
     0, 1, 2 … with falling probability, so the best beam leaves most children.
+
+    Where the schedule hangs on the tokens themselves (a later prompt finds an earlier reply in the prefix index, beams
+    leave one another), it gives those of a recorded run: the same requests then make the same trace.
+
+    Args:
+        recorded: the trace of that run.
+
+    Raises:
+        ValidationError: from `run`: a step samples others than the recorded one.
     """
 
+    def __init__(self, recorded: Trace | None = None) -> None:
+        self._recorded = None if recorded is None else dict(recorded.sampled())
+
     def run(self, plan: StepPlan) -> dict[str, Sampled]:
-        return {seq_id: self._sampled(params.beam_width) for seq_id, params in plan.sampling.items()}
+        if self._recorded is None:
+            return {seq_id: self._sampled(params.beam_width) for seq_id, params in plan.sampling.items()}
+        found = self._recorded.get(plan.step, {})
+        if found.keys() != plan.sampling.keys():
+            raise ValidationError(f"step {plan.step} is not the one that was recorded: hand in the same requests")
+        return found
 
     @staticmethod
     def _sampled(width: int | None) -> Sampled:

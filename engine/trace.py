@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.errors import ValidationError
 from engine.plan import Code, Decision, Decisions, StepPlan, slots_of
 from engine.request import RequestState, SamplingParams
-from engine.runner import Sampled
+from engine.runner import Candidate, Sampled
 from engine.usage import PARTS, Usage
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Trace:
         swaps: [step index, "out" or "in", sequence index, (device, host) blocks].
         forks: [step index, branch, the sequence it leaves, its first token], both sequences by index.
         beams: the same for beams, which may all change places after a step.
+        offers: [step index, beam, its candidates as (token, log-probability, whether a text ends with it)].
         queue: [step index, operation, sequence index]: the waiting queue's journal.
         actions: [step number, what, request or sequence id] of a live engine: `submit`, `abort`, `finish`, `release`
             (no id); the step is the one that comes next.
@@ -66,6 +67,7 @@ class Trace:
         self.swaps: list[list[Any]] = []
         self.forks: list[list[int]] = []
         self.beams: list[list[int]] = []
+        self.offers: list[list[Any]] = []
         self.queue: list[list[Any]] = []
         self.actions: list[list[Any]] = []
         self._index: dict[str, int] = {}
@@ -125,6 +127,8 @@ class Trace:
             rows["first"].append(plan.num_computed_tokens[seq_id])
             rows["tokens"].append(tokens)
             rows["sampled"].append(sampled[seq_id].token_id if seq_id in plan.sampling else NOT_SAMPLED)
+            if seq_id in plan.sampling and sampled[seq_id].candidates:
+                self.offers.append([index, seq, [list(candidate) for candidate in sampled[seq_id].candidates]])
             rows["slot"].append(slots[seq_id])
         self.copies.extend([index, *pair] for pair in plan.copies)
         for way, moves in (("out", plan.swap_out), ("in", plan.swap_in)):
@@ -236,6 +240,28 @@ class Trace:
             for beam, parent, token in beams.get(index, ()):
                 known[beam] = [*before[parent], token]
 
+    def sampled(self) -> Iterator[tuple[int, dict[str, Sampled]]]:
+        """What the runner gave at each step, as (step number, {sequence id: result}); log-probabilities of beams only.
+
+        A reply that was stopped by its last token has that token as its end of text.
+        """
+        stopped = {(index, seq) for index, _, code, seq, _, detail in self.events if _stops(code, detail)}
+        forks, offers = _by_step(self.forks), _by_step(self.offers)
+        row = 0
+        for index, count in enumerate(self.steps["rows"]):
+            drawn = zip(*(self.rows[name][row : row + count] for name in ("seq", "sampled")), strict=True)
+            row += count
+            tokens = {seq: token for seq, token in drawn if token != NOT_SAMPLED}
+            tokens |= {child: token for child, _, token in forks.get(index, ())}
+            offered = {seq: tuple(Candidate(*c) for c in candidates) for seq, candidates in offers.get(index, ())}
+            yield (
+                self.steps["step"][index],
+                {
+                    self.sequences[seq]: Sampled(token, is_eos=(index, seq) in stopped, candidates=offered.get(seq, ()))
+                    for seq, token in tokens.items()
+                },
+            )
+
     def lanes(self) -> dict[str, Any]:
         """The swimlane's view of the trace (`engine.lanes.lanes`)."""
         from engine.lanes import lanes
@@ -251,7 +277,7 @@ class Trace:
             data["requests"] = [r["id"] for r in data["requests"]]
             data["forks"] = [fork[:3] for fork in data["forks"]]
             data["beams"] = [beam[:3] for beam in data["beams"]]
-            del data["unit"], data["actions"]
+            del data["unit"], data["actions"], data["offers"]
         return mine == theirs
 
     def as_dict(self) -> dict[str, Any]:
@@ -269,6 +295,7 @@ class Trace:
             "swaps": self.swaps,
             "forks": self.forks,
             "beams": self.beams,
+            "offers": self.offers,
             "events": self.events,
             "queue": self.queue,
             "actions": self.actions,
@@ -294,7 +321,7 @@ class Trace:
         trace = cls(data["config"], data["unit"])
         for name in ("requests", "sequences", "steps", "rows", "tables", "events", "queue"):
             setattr(trace, name, data[name])
-        for name in ("copies", "swaps", "forks", "beams", "actions"):
+        for name in ("copies", "swaps", "forks", "beams", "offers", "actions"):
             setattr(trace, name, data.get(name, []))
         trace._index = {seq_id: i for i, seq_id in enumerate(trace.sequences)}
         return trace
@@ -318,6 +345,11 @@ def _by_step(entries: list[list[Any]]) -> dict[int, list[list[Any]]]:
     for index, *rest in entries:
         found.setdefault(index, []).append(rest)
     return found
+
+
+def _stops(code: str, detail: Mapping[str, Any]) -> bool:
+    """Whether an event is the end of a reply by what it says, not by its length."""
+    return code == Code.FINISHED and detail["reason"] == "stop"
 
 
 def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:

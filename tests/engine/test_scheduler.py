@@ -44,6 +44,16 @@ def test_static_waits_for_b_requests_while_more_will_come():
     assert [(r.step, list(r.plan.num_scheduled_tokens)) for r in records] == [(8, ["A/0", "B/0"]), (9, ["C/0"])]
 
 
+def test_branches_count_when_a_static_batch_fills():
+    engine = make_counting_engine(policy="static", max_num_seqs=4)
+    engine.is_open = True
+    hot = {"temperature": 1.0}
+    engine.submit(make_request(1, 2, request_id="A", params={**hot, "n": 2}))
+    assert engine.step().plan.is_empty
+    engine.submit(make_request(1, 2, request_id="B", params={**hot, "n": 2}))
+    assert list(engine.step().plan.num_scheduled_tokens) == ["A/0", "B/0"]
+
+
 def test_an_open_static_engine_says_that_it_waits():
     engine = make_counting_engine(policy="static", max_num_seqs=2)
     engine.is_open = True

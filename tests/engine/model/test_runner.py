@@ -181,6 +181,30 @@ def test_same_schedule_as_counting(subjects):
     assert engine.trace.same_schedule(counting.trace)
 
 
+@pytest.mark.parametrize("prefix", ["hash", "radix", "snapshot"])
+def test_same_schedule_as_counting_with_hits_and_beams(subjects, prefix):
+    """A second turn that begins with the first reply, branches and beams: replayed from the record without a model."""
+    subject = subjects("tiny")
+    config = EngineConfig(num_blocks=40, block_size=4, max_num_seqs=6, max_num_batched_tokens=16, prefix=prefix)
+    prompt = tuple(subject.loaded.tokenizer("次日，曹操").input_ids)
+
+    def run(runner, reply=None):
+        engine = Engine(config, runner)
+        first = engine.submit(Request(prompt, SamplingParams(max_tokens=30, ignore_eos=True)))
+        engine.submit(Request(prompt, SamplingParams(max_tokens=25, beam_width=3)))
+        while engine.requests[first].finish_reason is None:
+            engine.step()
+        reply = reply or engine.requests[first].outputs[0]
+        engine.submit(Request((*prompt, *reply, 9), SamplingParams(max_tokens=20, temperature=0.8, n=2)))
+        engine.submit(Request(prompt, SamplingParams(max_tokens=40, beam_width=2)))
+        run_checked(engine)
+        return engine, reply
+
+    engine, reply = run(ModelRunner(subject.loaded))
+    assert sum(engine.metrics.prefix_hits.values()) > 0
+    assert run(CountingRunner(engine.trace), reply)[0].trace.same_schedule(engine.trace)
+
+
 def test_sampled_reply_depends_on_nothing_but_its_request(subjects):
     subject = subjects("tiny")
     request = Request(
