@@ -15,6 +15,8 @@ function createLive(root, data, page) {
     heard = 0,
     hot = null, // the request pointed at
     kept = null, // a block that was clicked: {id}
+    asking = null, // a change of model or machine that waits for an answer about those inside
+    refused = '', // why it was not begun
     trouble = '';
 
   const socket = new LiveSocket(`${page.base}live/engine`, {
@@ -30,14 +32,14 @@ function createLive(root, data, page) {
   });
   const clock = setInterval(() => badgeText(), 1000);
 
-  const ask = (action, more) =>
+  const ask = (action, more, tell = say) =>
     socket.ask(action, more).then(
       (answer) => {
-        say('');
+        tell('');
         return answer;
       },
       (problem) => {
-        say(troubleText(problem, W));
+        tell(troubleText(problem, W));
         return undefined;
       },
     );
@@ -86,7 +88,9 @@ function createLive(root, data, page) {
     drawMemory();
     replies.show(frame.requests, hot);
     drawWriting();
-    setHtml($('.models'), modelsHtml(frame, W));
+    if (frame.change) asking = null;
+    if (asking && !anyOpen()) change(asking); // nobody is left to ask about
+    setHtml($('.room'), engineRoomHtml(frame, { asking, refused }, W));
   }
   // What runs under the picture and whether its numbers are fresh.
   function badgeText() {
@@ -98,11 +102,11 @@ function createLive(root, data, page) {
     let text = L.connecting;
     if (socket.state === 'offline' || (socket.state === 'connecting' && frame)) text = L.offline;
     else if (frame && frame.state === 'failed') text = fill(L.failed, { message: frame.message });
-    else if (frame && frame.state !== 'ready') text = frame.state === 'switching' ? L.switching : L.loading;
+    else if (frame && frame.state !== 'ready') text = L.loading;
     else if (frame) text = machineText(frame.model, L);
     setText(what, text);
     const age = Math.floor((performance.now() - heard) / 1000);
-    const busy = frame && frame.requests.some((r) => OPEN_REPLIES.includes(r.status));
+    const busy = frame && anyOpen();
     let since = '';
     if (fine && frame.paused) since = L.paused;
     else if (fine && !busy) since = L.resting;
@@ -237,13 +241,29 @@ function createLive(root, data, page) {
     ask('pace', { value: +event.target.value || null });
     event.target.blur();
   };
-  $('.models').onclick = (event) => {
+  $('.room').onclick = (event) => {
     const button = event.target.closest('[data-do]');
-    if (!button) return;
-    button.disabled = true;
-    if (button.dataset.do === 'fetch') ask('fetch', { model: button.dataset.model });
-    else ask('model', { name: button.dataset.model });
+    if (!button || !frame) return;
+    const { do: action, model, machine, running } = button.dataset;
+    const wish = { ...(model && { model }), ...(machine && { machine }) };
+    asking = null;
+    if (action === 'switch' && anyOpen() && !running) asking = wish;
+    else if (action === 'switch') change(wish, running);
+    if (action === 'fetch') ask('fetch', { model }, refuse);
+    if (action === 'stay' && frame.change) ask('stay', {}, refuse);
+    soon();
   };
+  function anyOpen() {
+    return frame.requests.some((r) => OPEN_REPLIES.includes(r.status));
+  }
+  function change(wish, running = 'finish') {
+    asking = null;
+    ask('switch', { ...wish, running }, refuse);
+  }
+  function refuse(text) {
+    refused = text;
+    soon();
+  }
   const lanes = $('.lanes');
   lanes.onpointermove = (event) => frame && point(liveRequestAt(frame, k, lanes, event));
   lanes.onpointerleave = () => point(null);

@@ -32,7 +32,7 @@ function liveHtml(data) {
         <div class="map" role="grid" aria-label="${esc(L.memory)}"></div><p class="whose" role="status"></p>
         <div class="gauge" aria-hidden="true">${each(GAUGE, (part) => `<i class="${part}"></i>`)}</div>
         <div class="lg">${each(GAUGE, (part) => `<span><i class="sw ${part}"></i>${esc(L[part])} <b data-usage="${part}"></b></span>`)}</div></div>
-      <div class="models"></div>
+      <div class="room" data-part="machine"></div>
     </div>`;
 }
 
@@ -225,28 +225,71 @@ const justHtml = (frame, names, W, rows) =>
 // A slot counts from 1 on the page.
 const codeDetail = (detail = {}) => ('slot' in detail ? { ...detail, slot: detail.slot + 1 } : detail);
 
-// The models: which runs, what can be fetched, how far that is.
-function modelsHtml(frame, W) {
+// What the engine runs on: the machines, the models, and a change that was asked for. Of this visitor: `asking`, a change
+// ({model or machine}) that waits for an answer about those inside, and `refused`, why the last one was not begun.
+function engineRoomHtml(frame, visitor, W) {
   const L = W.live,
+    button = (what, word) => `<button type="button" class="btn" ${what}>${esc(word)}</button>`;
+  return `<h3>${esc(L.machines)}</h3>${each(['cpu', 'gpu'], (key) => machineHtml(key, frame, L, button))}
+    <h3>${esc(L.models)}</h3>${each(['tiny', 'smollm2'], (key) => modelHtml(key, frame, L, button))}
+    <div role="status">${changeHtml(frame, visitor, L, button)}</div>`;
+}
+
+const gigabytes = (n) => number(Math.round(n / 1e8) / 10);
+
+function machineHtml(key, frame, L, button) {
+  const { gpu } = frame,
+    runs = frame.model && frame.model.machine === key,
+    can = key === 'cpu' || gpu.state === 'ready' || gpu.state === 'interpreter';
+  let about = '';
+  if (key === 'gpu' && gpu.state === 'ready')
+    about = fill(L.gpu_memory, { name: gpu.name, free: gigabytes(gpu.free), total: gigabytes(gpu.total) });
+  else if (key === 'gpu') about = L[`gpu_${gpu.state === 'none' ? gpu.reason : gpu.state}`];
+  let now = '';
+  if (runs) now = `<span>${esc(L.model_runs)}</span>`;
+  else if (can && frame.model) now = button(`data-do="switch" data-machine="${key}"`, L.machine_switch);
+  return `<p data-key="${key}"><b>${esc(L[`machine_${key}`])}</b>${about && `<span class="about">${esc(about)}</span>`}${now}</p>`;
+}
+
+function modelHtml(key, frame, L, button) {
+  const model = frame.models[key],
     megabytes = (n) => number(Math.round(n / 1e6));
-  const runs = frame.model && frame.model.language === 'en' ? 'smollm2' : 'tiny';
-  const one = (key) => {
-    const model = frame.models[key];
-    if (!model) return '';
-    const button = (action, word) =>
-      `<button type="button" class="btn" data-model="${key}" data-do="${action}">${esc(word)}</button>`;
-    const states = {
-      absent: button('fetch', L.fetch),
-      fetching: `<progress max="${model.total || 1}" ${model.total ? `value="${model.done}"` : ''}></progress>
-        <span>${esc(fill(L.fetching, { done: megabytes(model.done), total: model.total ? megabytes(model.total) : '?' }))}</span>`,
-      fetched: button('model', L.model_switch),
-      loading: `<span>${esc(L.model_loading)}</span>`,
-      ready: runs === key ? `<span>${esc(L.model_runs)}</span>` : button('model', L.model_switch),
-      failed: `<span class="warn">${esc(fill(L.model_failed, { message: model.message }))}</span>${button('fetch', L.again)}`,
-    };
-    return `<p data-key="${key}"><b>${esc(L[`model_${key}`])}</b>${states[model.state] || ''}</p>`;
+  const runs = frame.model && frame.model.key === key;
+  const fetching = () =>
+    `<progress max="${model.total || 1}" ${model.total ? `value="${model.done}"` : ''}></progress>
+      <span>${esc(fill(L.fetching, { done: megabytes(model.done), total: model.total ? megabytes(model.total) : '?' }))}</span>`;
+  const get = (word) => button(`data-do="fetch" data-model="${key}"`, word),
+    change = button(`data-do="switch" data-model="${key}"`, L.model_switch);
+  const states = {
+    absent: () => get(L.fetch),
+    fetching,
+    fetched: () => change,
+    loading: () => `<span>${esc(L.model_loading)}</span>`,
+    ready: () => (runs ? `<span>${esc(L.model_runs)}</span>` : change),
+    failed: () => `<span class="warn">${esc(fill(L.model_failed, { message: model.message }))}</span>${get(L.again)}`,
   };
-  return `<h3>${esc(L.models)}</h3>${each(['tiny', 'smollm2'], one)}`;
+  return `<p data-key="${key}"><b>${esc(L[`model_${key}`])}</b><span class="about">${esc(L[`model_${key}_about`])}</span>${states[model.state]()}</p>`;
+}
+
+// A change on its way, or the question what becomes of those inside; else what the last one failed of.
+function changeHtml(frame, { asking, refused }, L, button) {
+  const { change } = frame;
+  if (change) {
+    const to = `${L[`model_${change.key}`]} · ${L[`machine_${change.machine}`]}`,
+      what = fill(change.draining ? L.change_draining : L.change_loading, { to, n: number(change.left) });
+    const now = `data-do="switch" data-running="cancel" data-model="${change.key}" data-machine="${change.machine}"`;
+    return `<p class="change"><span>${esc(what)}</span>${change.draining ? button(now, L.change_cancel) : ''}
+      ${button('data-do="stay"', L.change_stay)}</p>`;
+  }
+  if (asking) {
+    const what = each(Object.entries(asking), ([name, value]) => `data-${name}="${value}" `),
+      open = frame.requests.filter((r) => OPEN_REPLIES.includes(r.status)).length;
+    return `<p class="change"><span>${esc(fill(L.change_ask, { n: number(open) }))}</span>
+      ${button(`data-do="switch" data-running="finish" ${what}`, L.change_finish)}
+      ${button(`data-do="switch" data-running="cancel" ${what}`, L.change_cancel)}${button('data-do="stay"', L.change_stay)}</p>`;
+  }
+  const failed = frame.state === 'ready' && frame.message ? fill(L.model_failed, { message: frame.message }) : '';
+  return refused || failed ? `<p class="warn">${esc(refused || failed)}</p>` : '';
 }
 
 function setText(element, text) {

@@ -1,7 +1,8 @@
 """The models the app can run: the small one that lies in data, and SmolLM2, fetched only when somebody asks for it.
 
 Loading imports torch, which takes seconds; it happens in a background thread, never while the app starts. A model that
-was fetched before is on offer from the start, and takes memory only once somebody asks for it.
+was fetched before is on offer from the start, and takes memory only once somebody asks for it. On a GPU a model is a
+second copy, in that machine's memory.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from app.live.machines import CPU, GPU, MACHINES, Gpu, Watch
 from engine.errors import EngineError
 from engine.model.text import TextStream
 from engine.runner import Runner
@@ -52,11 +55,15 @@ class Model:
         key: its name in the app.
         loaded: weights and tokenizer, shared by all engines.
         make_runner: makes a runner with a KV pool of its own.
+        machine: `cpu` or `gpu`.
+        gpu: name of the GPU it runs on; empty in Triton's interpreter.
     """
 
     key: str
     loaded: Loaded
     make_runner: Callable[[Any], Runner]
+    machine: str = CPU
+    gpu: str = ""
 
     @property
     def language(self) -> str:
@@ -73,11 +80,14 @@ class Model:
 
     def describe(self) -> dict[str, Any]:
         """What a page says under every picture of it."""
+        on_gpu = bool(self.gpu)
         return {
+            "key": self.key,
             "name": self.loaded.name,
-            "device": str(self.loaded.device).partition(":")[0].upper(),
-            "backend": "torch",
-            "threads": THREADS,
+            "machine": self.machine,
+            "device": f"GPU {self.gpu}" if on_gpu else "CPU",
+            "backend": "torch" if self.machine == CPU else "Triton" if on_gpu else "Triton, TRITON_INTERPRET=1",
+            "threads": None if on_gpu else THREADS,
             "dtype": str(self.loaded.dtype).removeprefix("torch."),
             "parameters": self.loaded.num_parameters,
             "language": self.language,
@@ -110,79 +120,96 @@ class _Slot:
 
 
 class Models:
-    """All of them.
+    """All of them, on every machine.
 
     Args:
-        load: from a model's name in the app to the model; slow.
-        fetch: brings what `load` needs onto this machine, telling (done, total) as it goes; quick if it is there.
+        load: from a model's name in the app and a machine to the model; slow.
+        fetch: brings what `load` needs onto this computer, telling (done, total) as it goes; quick if it is there.
         is_fetched: whether it is there already.
+        gpu: looks for a GPU; asked only once a model is loaded.
     """
 
     def __init__(
         self,
-        load: Callable[[str], Model] | None = None,
+        load: Callable[[str, str], Model] | None = None,
         fetch: Callable[[str, Progress], None] | None = None,
         is_fetched: Callable[[str], bool] | None = None,
+        gpu: Callable[[], Gpu] | None = None,
     ) -> None:
         self._load = load or load_from_disk
         self._fetch = fetch or fetch_to_disk
+        self._look = gpu or Watch()
         self._lock = threading.Lock()
-        there = (is_fetched or is_on_disk)("smollm2")
-        self._slots = {"tiny": _Slot(Standing("loading")), "smollm2": _Slot(Standing("fetched" if there else "absent"))}
         self._watchers: list[Callable[[], None]] = []
+        there = {"tiny": True, "smollm2": (is_fetched or is_on_disk)("smollm2")}
+        self._slots = {
+            (key, machine): _Slot(Standing("fetched" if there[key] else "absent"))
+            for key in LANGUAGE
+            for machine in MACHINES
+        }
+        self._slots["tiny", CPU].standing = Standing("loading")
 
     def start(self) -> None:
         """Load the small model in the background."""
-        with self._lock:
-            self._begin("tiny")
+        self.ask_for("tiny")
 
-    def ask_for(self, key: str) -> None:
+    def ask_for(self, key: str, machine: str = CPU) -> None:
         """Fetch and load a model in the background; nothing if that is under way or done."""
-        if key not in self._slots:
-            raise KeyError(key)
+        slot = self._slots[key, machine]
         with self._lock:
-            self._begin(key)
+            if slot.model is None and (slot.thread is None or not slot.thread.is_alive()):
+                slot.thread = threading.Thread(
+                    target=self._bring, args=(key, machine), name=f"load {key} on {machine}", daemon=True
+                )
+                slot.thread.start()
 
-    def get(self, key: str) -> Model | None:
+    def get(self, key: str, machine: str = CPU) -> Model | None:
         """The model if it is ready."""
-        slot = self._slots.get(key)
-        return slot.model if slot is not None else None
+        return self._slots[key, machine].model
 
-    def standing(self, key: str) -> Standing:
+    def standing(self, key: str, machine: str = CPU) -> Standing:
         """How far it is."""
-        return self._slots[key].standing
+        return self._slots[key, machine].standing
 
-    def status(self) -> dict[str, dict[str, Any]]:
-        """How far each is, as it goes over the wire."""
-        return {key: asdict(slot.standing) for key, slot in self._slots.items()}
+    def status(self, machine: str = CPU) -> dict[str, dict[str, Any]]:
+        """How far each is on a machine, as it goes over the wire."""
+        return {key: asdict(self.standing(key, machine)) for key in LANGUAGE}
+
+    def gpu(self) -> Gpu:
+        """The GPU, or why there is none; `unknown` before the first model is loaded."""
+        return self._look() if any(slot.model is not None for slot in self._slots.values()) else Gpu("unknown")
 
     def watch(self, fn: Callable[[], None]) -> Callable[[], None]:
         """Call `fn` after every change, on the thread that made it; returns a function that ends this."""
         self._watchers.append(fn)
         return lambda: self._watchers.remove(fn) if fn in self._watchers else None
 
-    def _begin(self, key: str) -> None:
-        slot = self._slots[key]
-        if slot.model is None and (slot.thread is None or not slot.thread.is_alive()):
-            slot.thread = threading.Thread(target=self._bring, args=(key,), name=f"load {key}", daemon=True)
-            slot.thread.start()
-
-    def _bring(self, key: str) -> None:
+    def _bring(self, key: str, machine: str) -> None:
         try:
             if key != "tiny":
-                self._stand(key, Standing("fetching"))
-                self._fetch(key, lambda done, total: self._stand(key, Standing("fetching", done, total)))
-            self._stand(key, Standing("loading"))
-            self._slots[key].model = self._load(key)
-            self._stand(key, Standing("ready"))
+                self._fetch_for(key, machine)
+            self._stand(key, machine, Standing("loading"))
+            model = self._load(key, machine)
+            self._slots[key, machine].model = replace(model, machine=machine, gpu=self._gpu_name(machine))
+            self._stand(key, machine, Standing("ready"))
         except EngineError as error:
-            self._stand(key, Standing("failed", message=str(error)))
+            self._stand(key, machine, Standing("failed", message=str(error)))
         except Exception as error:
             log.exception("model %s could not be brought", key)
-            self._stand(key, Standing("failed", message=f"{type(error).__name__}: {error}"))
+            self._stand(key, machine, Standing("failed", message=f"{type(error).__name__}: {error}"))
 
-    def _stand(self, key: str, standing: Standing) -> None:
-        self._slots[key].standing = standing
+    def _fetch_for(self, key: str, machine: str) -> None:
+        self._stand(key, machine, Standing("fetching"))
+        self._fetch(key, lambda done, total: self._stand(key, machine, Standing("fetching", done, total)))
+        for other in MACHINES:
+            if self.standing(key, other).state == "absent":
+                self._stand(key, other, Standing("fetched"))
+
+    def _gpu_name(self, machine: str) -> str:
+        return self._look().name if machine == GPU else ""
+
+    def _stand(self, key: str, machine: str, standing: Standing) -> None:
+        self._slots[key, machine].standing = standing
         for fn in list(self._watchers):
             try:
                 fn()
@@ -190,15 +217,23 @@ class Models:
                 log.exception("a watcher of the models failed")
 
 
-def load_from_disk(key: str) -> Model:
+def load_from_disk(key: str, machine: str) -> Model:
     """Load a model for running inside the app; ModelError if it cannot be."""
+    import torch
+
     from engine.model.fetch import models_folder
     from engine.model.runner import ModelRunner, load_model
     from engine.model.threads import use_threads
 
     use_threads(THREADS)
     folder = ROOT / "data" / "tiny-model" if key == "tiny" else models_folder() / key
-    return Model(key, load_model(folder), ModelRunner)
+    if machine == CPU:
+        return Model(key, load_model(folder), ModelRunner)
+    if torch.cuda.is_available():
+        loaded = load_model(folder, device="cuda", dtype=torch.bfloat16)
+    else:
+        loaded = load_model(folder)  # for Triton's interpreter
+    return Model(key, loaded, partial(ModelRunner, backend="triton"))
 
 
 def is_on_disk(key: str) -> bool:

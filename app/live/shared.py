@@ -6,9 +6,11 @@ Its pool is a teaching pool: small enough that memory runs out before a class ha
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 import tomllib
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,15 @@ from typing import Any
 from app.live.board import Board
 from app.live.errors import LiveError, pace_of
 from app.live.feed import Feed
+from app.live.machines import CPU, GPU, MACHINES
 from app.live.models import Model, Models
 from engine.config import EngineConfig
 from engine.engine import Engine, StepRecord
 from engine.errors import CapacityError, EngineError
 from engine.request import MAX_TOKENS_LIMIT, Request, SamplingParams
 from engine.service import EngineService
+
+log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPTS = ROOT / "lessons" / "l8_live" / "prompts.toml"
@@ -32,6 +37,21 @@ MAX_OPEN = 120
 MAX_PROMPT, MAX_NAME, MAX_FILL = 2000, 24, 24
 FILL_TOKENS = (40, 90, 60, 150, 30, 110, 75, 200)
 """Longest replies of the example requests, in turn."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the engine shall run on next.
+
+    Attributes:
+        key: the model's.
+        machine: `cpu` or `gpu`.
+        drains: whether those who run and wait may finish first; else they are cancelled when the model is there.
+    """
+
+    key: str
+    machine: str
+    drains: bool
 
 
 class Shared:
@@ -51,7 +71,7 @@ class Shared:
         self._number = 0
         self._lock = threading.RLock()  # over which engine is the present one
         self._state, self._message = "loading", ""
-        self._wanted: str | None = None  # a model that is loading and shall run as soon as it is ready
+        self._change: Change | None = None  # waits for its model, or for those inside
         self._model: Model | None = None
         self._service: EngineService | None = None
         self._board: Board | None = None
@@ -67,13 +87,17 @@ class Shared:
         action = message.get("do")
         if action == "fetch":
             return self._fetch(message.get("model"))
-        if action == "model":
-            return self._switch(message.get("name"))
+        if action == "switch":
+            return self._switch(message)
+        if action == "stay":
+            return self._stay()
         with self._lock:
             service, board, model = self._service, self._board, self._model
             if service is None or board is None or model is None:
                 raise LiveError("live_loading")
             try:
+                if action in ("submit", "fill") and self._is_draining():
+                    raise LiveError("live_draining")
                 if action == "submit":
                     return self._submit(service, board, model, message)
                 if action == "fill":
@@ -103,7 +127,9 @@ class Shared:
             told: dict[str, Any] = {
                 "type": "engine",
                 "model": model.describe() if model is not None else None,
-                "models": self.models.status(),
+                "models": self.models.status(model.machine if model is not None else CPU),
+                "gpu": asdict(self.models.gpu()),
+                "change": self._change_told(),
                 "state": self._state,
                 "message": self._message,
                 "paused": service.paused if service is not None else False,
@@ -135,41 +161,54 @@ class Shared:
                     self._run_on(model)
                 elif standing.state == "failed":
                     self._state, self._message = "failed", standing.message
-            elif self._wanted is not None:
-                model = self.models.get(self._wanted)
-                if model is not None:
+        self._advance()
+
+    def _advance(self) -> None:
+        """Make the change that is wanted, if its model is there and nobody has to be waited for."""
+        with self._lock:
+            change, service = self._change, self._service
+            if change is not None and service is not None:
+                model = self.models.get(change.key, change.machine)
+                with service.read() as engine:
+                    is_empty = not engine.num_unfinished
+                if model is None:
+                    standing = self.models.standing(change.key, change.machine)
+                    if standing.state == "failed":
+                        self._change, self._message = None, standing.message
+                elif is_empty or not change.drains:
                     self._run_on(model)
-                elif self.models.standing(self._wanted).state == "failed":
-                    self._wanted = None
         self.feed.changed()
 
     def _run_on(self, model: Model) -> None:
-        """A new engine on a model; what runs on the one before ends."""
-        self._wanted = None
+        """A new engine on a model; what runs on the one before ends. It stays if the new one cannot be made."""
+        self._change = None
         before, kept = self._service, []
-        pace, paused = (before.pace, before.paused) if before is not None else (self._first_pace, False)
-        if before is not None and self._board is not None:
-            before.pause()
-            with before.read() as engine:
-                for entry in self._board.entries():
-                    if not entry.is_over:
-                        engine.abort(entry.state.id)
-                    entry.text()
-                    kept.append(entry)
-            before.close()
-        self._service = self._board = None
         limits = [BLOCKS * BLOCK_SIZE, model.loaded.max_model_len or BLOCKS * BLOCK_SIZE]
         config = EngineConfig(BLOCKS, BLOCK_SIZE, SLOTS, max_model_len=min(limits))
         try:
             engine = Engine(config, model.runner(), keep_trace=False)
-        except EngineError as error:
-            self._state, self._message = "failed", str(error)
+        except Exception as error:  # also what a GPU raises, such as that its memory is full
+            log.exception("no engine on %s", model.describe())
+            self._message = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
+            self._state = "failed" if before is None else "ready"
             return
+        pace, paused = (before.pace, before.paused) if before is not None else (self._first_pace, False)
+        if before is not None and self._board is not None:
+            before.pause()
+            with before.read() as old:
+                for entry in self._board.entries():
+                    if not entry.is_over:
+                        old.abort(entry.state.id)
+                    entry.text()
+                    kept.append(entry)
+            before.close()
         board = Board(engine, model, kept)
         service = EngineService(engine, pace=pace, paused=paused)
 
         def hear(record: StepRecord) -> None:
             board.hear(record, service.step_seconds)
+            if self._change is not None and not engine.num_unfinished:
+                threading.Thread(target=self._advance, name="change", daemon=True).start()  # not on the engine's thread
             self.feed.changed()
 
         service.subscribe(hear)
@@ -181,27 +220,47 @@ class Shared:
             raise LiveError("live_value", name="model")
         self.models.ask_for("smollm2")
 
-    def _switch(self, key: object) -> None:
-        if not isinstance(key, str) or key not in self.models.status():
-            raise LiveError("live_value", name="model")
-        model = self.models.get(key)
-        if model is None:
-            if self.models.standing(key).state not in ("fetched", "loading"):
-                raise LiveError("live_model")
-            with self._lock:
-                self._wanted = key
-            self.models.ask_for(key)
-            self._models_changed()  # it may have become ready in between
-            return
-        if model is self._model:
-            with self._lock:
-                self._wanted = None
-            return
-        self._state = "switching"
-        self.feed.changed()
+    def _switch(self, message: dict[str, Any]) -> None:
+        """Change the model, the machine, or both; a second wish takes the place of the first."""
         with self._lock:
-            self._run_on(model)
+            present = self._model
+            if present is None:
+                raise LiveError("live_loading")
+            key, machine = message.get("model", present.key), message.get("machine", present.machine)
+            running = message.get("running", "finish")
+            if machine not in MACHINES:
+                raise LiveError("live_value", name="machine")
+            if not isinstance(key, str) or key not in self.models.status():
+                raise LiveError("live_value", name="model")
+            if running not in ("finish", "cancel"):
+                raise LiveError("live_value", name="running")
+            if machine == GPU and not self.models.gpu().can_run:
+                raise LiveError("live_no_gpu")
+            if self.models.standing(key, machine).state in ("absent", "fetching"):
+                raise LiveError("live_model")
+            self._message = ""
+            is_there = self.models.get(key, machine) is present
+            self._change = None if is_there else Change(key, machine, drains=running == "finish")
+        if not is_there:
+            self.models.ask_for(key, machine)
+        self._advance()
+
+    def _stay(self) -> None:
+        """Take back a change that was not made yet."""
+        with self._lock:
+            self._change = None
         self.feed.changed()
+
+    def _is_draining(self) -> bool:
+        """Whether the door is shut: the next model is there and only those inside are waited for."""
+        change = self._change
+        return change is not None and change.drains and self.models.get(change.key, change.machine) is not None
+
+    def _change_told(self) -> dict[str, Any] | None:
+        change, service = self._change, self._service
+        if change is None or service is None:
+            return None
+        return {**asdict(change), "draining": self._is_draining(), "left": service.engine.num_unfinished}
 
     def _submit(self, service: EngineService, board: Board, model: Model, message: dict[str, Any]) -> str:
         prompt, name = clean(message.get("prompt"), "prompt"), clean(message.get("name") or "", "name")

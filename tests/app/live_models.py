@@ -7,10 +7,13 @@ import threading
 import time
 from types import SimpleNamespace
 
+from app.live.machines import Gpu
 from app.live.models import Model, Models
 from engine import FakeRunner, Limits
 
 PATIENCE = 20
+NO_GPU = Gpu("none", reason="cpu_build")
+A_GPU = Gpu("ready", "Test 9000", 3_000_000_000, 4_000_000_000)
 
 
 class Letters:
@@ -58,14 +61,16 @@ def fake_model(key="tiny", seconds=0.0, runner=None):
     return Model(key, loaded, lambda _: runner if runner is not None else SlowRunner(seconds))
 
 
-def fake_models(seconds=0.0, fetched=False):
-    return Models(lambda key: fake_model(key, seconds), lambda key, told: None, lambda key: fetched)
+def fake_models(seconds=0.0, fetched=False, gpu=NO_GPU):
+    return Models(
+        lambda key, machine: fake_model(key, seconds), lambda key, told: None, lambda key: fetched, lambda: gpu
+    )
 
 
-def ready(models, key="tiny"):
+def ready(models, key="tiny", machine="cpu"):
     """Started, and waited for."""
-    models.start() if key == "tiny" else models.ask_for(key)
-    until(lambda: models.standing(key).state == "ready")
+    models.ask_for(key, machine)
+    until(lambda: models.standing(key, machine).state == "ready")
     return models
 
 

@@ -47,7 +47,7 @@ def test_a_difference_is_seen_not_assumed(monkeypatch):
         def run(self, plan):
             return {seq: one._replace(is_eos=True) for seq, one in super().run(plan).items()}
 
-    models = ready(Models(lambda key: fake_model(key, runner=Stopper()), lambda *_: None, lambda _: False))
+    models = ready(Models(lambda key, machine: fake_model(key, runner=Stopper()), lambda *_: None, lambda _: False))
     assert BoardModel(models).frames({"acts": "s3"})["same"] is True  # ends of text are ignored
 
     def impatient(number, size, made=board_model.Writing.request):
@@ -63,12 +63,12 @@ def test_it_says_when_the_model_is_not_there():
         BoardModel(fake_models()).frames({"acts": "s"})
     assert error.value.code == "live_loading"
 
-    def broken(key):
+    def broken(key, machine):
         raise RuntimeError("no weights")
 
     models = Models(broken, lambda *_: None, lambda _: False)
     models.start()
-    models._slots["tiny"].thread.join()
+    models._slots["tiny", "cpu"].thread.join()
     with pytest.raises(LiveError) as error:
         BoardModel(models).frames({"acts": "s"})
     assert error.value.code == "live_model"

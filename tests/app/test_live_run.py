@@ -100,7 +100,7 @@ def test_policies_in_the_order_asked_for(begin):
 def test_paused_before_it_began(begin):
     gate = threading.Event()
     models = fake_models()
-    models._load = lambda key: gate.wait(20) and fake_model(key)
+    models._load = lambda key, machine: gate.wait(20) and fake_model(key)
     models.start()
     run = begin(models=models)
     until(lambda: state(run) == "loading")
@@ -192,7 +192,7 @@ def test_a_model_that_fails_on_the_way(begin):
             return super().run(plan)
 
     models = fake_models()
-    models._load = lambda key: fake_model(key, runner=Failing())
+    models._load = lambda key, machine: fake_model(key, runner=Failing())
     run = begin(models=ready(models))
     until(lambda: state(run) == "failed")
     assert frame(run)["message"] == "out of order"

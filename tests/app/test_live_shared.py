@@ -194,8 +194,8 @@ def test_what_can_never_fit_is_refused_and_shown(shared):
         ({"do": "pace", "value": 21}, "live_value"),
         ({"do": "pace", "value": "fast"}, "live_value"),
         ({"do": "pace", "value": float("nan")}, "live_value"),
-        ({"do": "model", "name": "gpt"}, "live_value"),
-        ({"do": "model", "name": "smollm2"}, "live_model"),
+        ({"do": "switch", "model": "gpt"}, "live_value"),
+        ({"do": "switch", "model": "smollm2"}, "live_model"),
         ({"do": "fetch", "model": "tiny"}, "live_value"),
         ({"do": "rm"}, "live_message"),
         ({}, "live_message"),
@@ -290,7 +290,7 @@ def test_switching_models(shared):
     submit(shared, max_tokens=100)
     shared.act({"do": "step"})
     assert by_number(frame(shared))[1]["output_tokens"] == 1
-    shared.act({"do": "model", "name": "smollm2"})
+    shared.act({"do": "switch", "model": "smollm2", "running": "cancel"})
     told = frame(shared)
     assert told["model"]["name"] == "smollm2-fake"
     assert told["model"]["language"] == "en"
@@ -309,15 +309,15 @@ def test_switching_models(shared):
 def test_a_fetched_model_is_on_offer_and_loaded_when_asked_for():
     loaded = []
     models = fake_models(fetched=True)
-    models._load = lambda key: loaded.append(key) or fake_model(key)
+    models._load = lambda key, machine: loaded.append(key) or fake_model(key)
     shared = Shared(ready(models), pace=None)
     try:
         assert frame(shared)["models"]["smollm2"]["state"] == "fetched"
         assert loaded == ["tiny"]
-        shared.act({"do": "model", "name": "smollm2"})
+        shared.act({"do": "switch", "model": "smollm2"})
         until(lambda: frame(shared)["model"]["language"] == "en")
         assert loaded == ["tiny", "smollm2"]
-        shared.act({"do": "model", "name": "tiny"})
+        shared.act({"do": "switch", "model": "tiny"})
         assert frame(shared)["model"]["language"] == "zh"
     finally:
         shared.close()
@@ -326,13 +326,13 @@ def test_a_fetched_model_is_on_offer_and_loaded_when_asked_for():
 def test_the_last_wish_for_a_model_holds():
     gate = threading.Event()
     models = fake_models(fetched=True)
-    models._load = lambda key: (key == "tiny" or gate.wait(20)) and fake_model(key)
+    models._load = lambda key, machine: (key == "tiny" or gate.wait(20)) and fake_model(key)
     shared = Shared(ready(models), pace=None)
     try:
-        shared.act({"do": "model", "name": "smollm2"})
+        shared.act({"do": "switch", "model": "smollm2"})
         assert frame(shared)["model"]["language"] == "zh", "the old one goes on meanwhile"
         assert submit(shared) == "1"
-        shared.act({"do": "model", "name": "tiny"})
+        shared.act({"do": "switch", "model": "tiny"})
         gate.set()
         until(lambda: models.standing("smollm2").state == "ready")
         assert frame(shared)["model"]["language"] == "zh"
@@ -345,12 +345,12 @@ def test_a_fetched_model_that_is_broken_leaves_the_old_one_running():
     models = fake_models(fetched=True)
     shared = Shared(ready(models), pace=None)
 
-    def broken(key):
+    def broken(key, machine):
         raise ModelError("weights are missing")
 
     models._load = broken
     try:
-        shared.act({"do": "model", "name": "smollm2"})
+        shared.act({"do": "switch", "model": "smollm2"})
         until(lambda: frame(shared)["models"]["smollm2"]["state"] == "failed")
         assert frame(shared)["models"]["smollm2"]["message"] == "weights are missing"
         assert frame(shared)["state"] == "ready"
@@ -371,7 +371,7 @@ def test_a_failing_engine_ends_its_requests_and_goes_on():
 
     runner = Failing()
     models = fake_models()
-    models._load = lambda key: fake_model(key, runner=runner)
+    models._load = lambda key, machine: fake_model(key, runner=runner)
     shared = Shared(ready(models), pace=None)
     try:
         submit(shared)
@@ -385,7 +385,7 @@ def test_a_failing_engine_ends_its_requests_and_goes_on():
 def test_before_the_model_is_there():
     gate = threading.Event()
     models = fake_models()
-    models._load = lambda key: gate.wait(20) and fake_model(key)
+    models._load = lambda key, machine: gate.wait(20) and fake_model(key)
     shared = Shared(models)
     models.start()
     try:
@@ -403,7 +403,7 @@ def test_before_the_model_is_there():
 
 
 def test_a_model_that_cannot_be_loaded_says_why():
-    def broken(key):
+    def broken(key, machine):
         raise ModelError("config.json is missing")
 
     models = fake_models()
@@ -441,6 +441,6 @@ def test_a_fetch_that_failed_can_be_tried_again(shared):
     assert frame(shared)["models"]["smollm2"]["message"] == "no route worked"
     assert frame(shared)["state"] == "ready"
     shared.models._fetch = lambda key, told: None
-    until(lambda: not shared.models._slots["smollm2"].thread.is_alive())
+    until(lambda: not shared.models._slots["smollm2", "cpu"].thread.is_alive())
     shared.act({"do": "fetch", "model": "smollm2"})
     until(lambda: frame(shared)["models"]["smollm2"]["state"] == "ready")

@@ -320,7 +320,9 @@ def test_the_small_model_writes_for_everybody(real):
         client = Client(socket)
         told = client.until(lambda told: told["state"] == "ready")
         assert told["model"] == {
+            "key": "tiny",
             "name": "tiny-model",
+            "machine": "cpu",
             "device": "CPU",
             "backend": "torch",
             "threads": 1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -20,16 +22,17 @@ FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
-def server():
-    """The address of a course running on a free port."""
+@contextlib.contextmanager
+def course(**environment: str):
+    """The address of a course running on a free port, its process with these variables too."""
     if CHROMIUM is None:
         pytest.skip("no browser: install Debian's chromium to run these")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, **quiet)
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(240):
@@ -47,6 +50,19 @@ def server():
 
 
 @pytest.fixture(scope="session")
+def server():
+    with course() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def interpreted():
+    """The address of a course that can switch to the kernels, in Triton's interpreter: there may be no GPU."""
+    with course(TRITON_INTERPRET="1") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
 def browser(server):
     from playwright.sync_api import sync_playwright
 
@@ -58,10 +74,19 @@ def browser(server):
 
 @pytest.fixture
 def visit(server, browser):
-    """visit(path, …) opens a page and waits for its picture; problems on it fail the test."""
+    """visit(path, …) opens a page of `at`, and waits for its picture; problems on it fail the test."""
     opened, problems = [], []
 
-    def go(path: str, *, width: int = 1440, height: int = 900, dark: bool = False, still: bool = False, **options):
+    def go(
+        path: str,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        dark: bool = False,
+        still: bool = False,
+        at: str = server,
+        **options,
+    ):
         context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
@@ -72,7 +97,7 @@ def visit(server, browser):
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("dialog", lambda dialog: (problems.append("a dialog: something was executed"), dialog.dismiss()))
-        page.goto(server + path)
+        page.goto(at + path)
         page.wait_for_selector("[data-ready='1']", timeout=60_000, state="attached")
         return page
 

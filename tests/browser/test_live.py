@@ -364,13 +364,66 @@ def test_the_fetched_model_writes_english(live):
     if available("smollm2") is None:
         pytest.skip("SmolLM2 is not fetched (python -m engine fetch-model smollm2)")
     page = live("/live?lang=en")
-    row = page.locator(".models [data-key=smollm2]")
+    row = page.locator(".room [data-key=smollm2]")
     try:
-        row.locator("[data-do=model]").click()
+        row.locator("[data-do=switch]").click()
         wait(page, "$('.bar .what')[0].textContent.toLowerCase().startsWith('smollm2')")
         item = send(page, "Once upon a time", "Dan", 12)
         wait(page, "$('.replies li.open').length === 0")
         assert re.search(r"[a-z]{2,} [a-z]{2,}", item.locator(".reply").inner_text())
     finally:
-        page.locator(".models [data-key=tiny] [data-do=model]").click()
+        page.locator(".room [data-key=tiny] [data-do=switch]").click()
         wait(page, "$('.bar .what')[0].textContent.startsWith('tiny-model')")
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_without_a_gpu_the_switch_says_why(live, lang):
+    table = words(lang)
+    page = live(f"/live?lang={lang}")
+    row = page.locator(".room [data-key=gpu]")
+    reasons = [table[f"live.gpu_{reason}"] for reason in ("no_gpu", "cpu_build", "no_triton")]
+    about = row.locator(".about").inner_text()
+    if about not in reasons:
+        pytest.skip("there is a GPU")
+    assert row.locator("button").count() == 0
+    assert page.locator(".room [data-key=cpu] > span").last.inner_text() == table["live.model_runs"]
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_a_switch_asks_about_those_inside_and_lets_them_finish(live, interpreted, lang):
+    table = words(lang)
+    page = live(f"/live?lang={lang}", at=interpreted)
+    room = page.locator(".room")
+    to_gpu = room.locator("[data-key=gpu] [data-do=switch]")
+    question = room.locator(".change")
+    pace(page, 1)
+    item = send(page, "卻說曹操", "Ada", 12)
+    to_gpu.click()
+    assert question.locator("span").inner_text() == table.fill("live.change_ask", n=1)
+    question.get_by_role("button", name=table["live.change_stay"]).click()
+    wait(page, "!$('.room .change').length")
+    assert len(room.locator("[data-key=gpu]").inner_text()) > 10
+
+    to_gpu.click()
+    question.get_by_role("button", name=table["live.change_finish"]).click()
+    wait(page, "$('.room .change [data-running=cancel]').length")  # the model is there, the door is shut
+    page.locator(".write textarea").fill("卻說曹操")
+    page.locator(".write button[type=submit]").click()
+    wait(page, "$('.write .err')[0].textContent")
+    assert page.locator(".write .err").inner_text() == table["errors.live_draining"]
+    assert page.locator(".write textarea").input_value() == "卻說曹操", "nothing that was typed is lost"
+    pace(page, 0)
+    wait(page, "$('.bar .what')[0].textContent.includes('Triton')")
+    assert "open" not in (item.get_attribute("class") or "").split()
+    first = item.locator(".reply").inner_text()
+    again = send(page, "卻說曹操", "Bob", 12)
+    wait(page, "!$('.replies li.open').length")
+    assert again.locator(".reply").inner_text() == first, "the kernels write what torch writes"
+    assert "TRITON_INTERPRET=1" in page.locator(".bar .what").inner_text()
+
+    pace(page, 1)
+    send(page, "卻說曹操", "Cai", 200)
+    room.locator("[data-key=cpu] [data-do=switch]").click()
+    question.get_by_role("button", name=table["live.change_cancel"]).click()
+    wait(page, "$('.bar .what')[0].textContent.includes('torch')")
+    assert not page.locator(".replies li.open").count()

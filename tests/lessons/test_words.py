@@ -12,8 +12,8 @@ CODES = """
     ADMITTED RESUMED PREEMPTED_BY FINISHED FORKED COW_COPY EVICTED HIT MISS_AT_BLOCK SWAP_OUT SWAP_IN SWAP_FULL ABORTED
     TOO_BIG NO_BLOCKS NO_RUN WATERMARK BUDGET SLOTS BEHIND_HEAD WAIT_BATCH
 """.split()  # noqa: SIM905
-SAME_IN_BOTH: set[str] = set()
-"""Words that may be spelled alike in both languages."""
+SAME_IN_BOTH = {"live.model_tiny", "live.model_smollm2"}
+"""Names, spelled alike in both languages."""
 
 
 def placeholders(word: str) -> set[str]:
@@ -29,7 +29,7 @@ def test_the_same_keys_and_placeholders_in_both_languages():
 def test_every_word_is_in_its_language():
     zh, en = words("zh"), words("en")
     assert [key for key in sorted(en.keys()) if re.search(r"[\u3000-\u9fff\uff00-\uffef]", en[key])] == []
-    assert [key for key in sorted(zh.keys()) if not re.search(r"[\u4e00-\u9fff]", zh[key])] == []
+    assert {key for key in sorted(zh.keys()) if not re.search(r"[\u4e00-\u9fff]", zh[key])} == SAME_IN_BOTH
     assert {key for key in sorted(zh.keys()) if zh[key] == en[key]} == SAME_IN_BOTH
 
 
