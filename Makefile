@@ -35,8 +35,9 @@ test-all: $(VENV)/.dev
 	$(PY) -m pytest --ignore=tests/kernels
 	@if [ -d tests/kernels ]; then set -x; TRITON_INTERPRET=1 $(PY) -m pytest tests/kernels; fi
 
-bench: $(VENV)/.runtime
+bench: $(VENV)/.dev
 	$(PY) -m tests.bench_engine
+	$(PY) -m tests.bench_board
 
 # Everything that needs a GPU, in one go; without one a dry run on tiny shapes.
 gpu: $(VENV)/.dev
