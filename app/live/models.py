@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.live.machines import CPU, GPU, MACHINES, Gpu, Watch
-from engine.errors import EngineError
+from app.live.machines import CPU, GPU, MACHINES, Watch
+from engine.errors import EngineError, ModelError
+from engine.model.machine import Gpu, load_for
 from engine.model.text import TextStream
 from engine.runner import Runner
 
@@ -219,21 +220,16 @@ class Models:
 
 def load_from_disk(key: str, machine: str) -> Model:
     """Load a model for running inside the app; ModelError if it cannot be."""
-    import torch
-
     from engine.model.fetch import models_folder
-    from engine.model.runner import ModelRunner, load_model
+    from engine.model.runner import ModelRunner
     from engine.model.threads import use_threads
 
     use_threads(THREADS)
     folder = ROOT / "data" / "tiny-model" if key == "tiny" else models_folder() / key
-    if machine == CPU:
-        return Model(key, load_model(folder), ModelRunner)
-    if torch.cuda.is_available():
-        loaded = load_model(folder, device="cuda", dtype=torch.bfloat16)
-    else:
-        loaded = load_model(folder)  # for Triton's interpreter
-    return Model(key, loaded, partial(ModelRunner, backend="triton"))
+    loaded, backend, reason = load_for(folder, "torch" if machine == CPU else "triton")
+    if reason is not None:
+        raise ModelError(f"{key} cannot run on the Triton kernels: {reason}")
+    return Model(key, loaded, partial(ModelRunner, backend=backend))
 
 
 def is_on_disk(key: str) -> bool:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from engine.config import EngineConfig, require_int
 from engine.engine import Engine
 from engine.errors import ModelError, ValidationError
+from engine.model.machine import load_for
 from engine.request import Request, SamplingParams
 from engine.request import Sequence as EngineSequence
 
 if TYPE_CHECKING:
-    from engine.model.loading import LoadedModel
+    pass
 
 DEFAULT_MODEL = Path(__file__).resolve().parent.parent.parent / "data" / "tiny-model"
 
@@ -125,34 +126,6 @@ def run_command(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
-
-
-def load_for(source: str, wanted: str) -> tuple[LoadedModel, str, str | None]:
-    """Load a model for a backend: "triton" on a GPU in bfloat16, "torch" on the CPU in float32.
-
-    Args:
-        wanted: "triton", "torch", or "auto" for triton where there is a GPU.
-
-    Returns:
-        the model, the backend, and why it is not triton (None if it is, or nobody asked for it).
-    """
-    import torch
-
-    from engine.model.loading import load_model
-    from kernels.machine import unavailable
-
-    if wanted == "torch":
-        return load_model(source), "torch", None
-    on_gpu = torch.cuda.is_available()
-    reason = unavailable() if on_gpu or wanted == "triton" else "there is no CUDA GPU"
-    if reason is None:
-        from engine.model.triton_backend import unsupported
-
-        loaded = load_model(source, device="cuda", dtype=torch.bfloat16) if on_gpu else load_model(source)
-        reason = unsupported(loaded)
-        if reason is None:
-            return loaded, "triton", None
-    return load_model(source), "torch", reason
 
 
 def encode(tokenizer: Any, text: str, *, chat: bool = False) -> list[int]:

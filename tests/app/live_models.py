@@ -7,9 +7,9 @@ import threading
 import time
 from types import SimpleNamespace
 
-from app.live.machines import Gpu
 from app.live.models import Model, Models
 from engine import FakeRunner, Limits
+from engine.model.machine import Gpu
 
 PATIENCE = 20
 NO_GPU = Gpu("none", reason="cpu_build")

@@ -2,76 +2,51 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
+from dataclasses import replace
 
 import pytest
-import torch
 
+from app.live import machines
+from app.live import models as live_models
 from app.live.errors import LiveError
-from app.live.machines import Gpu, Watch, look
+from app.live.machines import Watch
 from app.live.models import Model
 from app.live.shared import Shared
 from engine import ModelError
+from engine.model.machine import Gpu
 from lessons.words import words
 from tests.app.live_models import A_GPU, NO_GPU, SlowRunner, fake_model, fake_models, ready, until
 
 # ---- looking --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """machine(gpu, cuda_build, triton, interpreted) pretends to be one."""
-
-    def pretend(gpu: bool, cuda_build: bool = True, triton: bool = True, interpreted: bool = False) -> None:
-        find = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util, "find_spec", lambda name, *a: find(name, *a) if triton or name != "triton" else None
-        )
-        monkeypatch.setenv("TRITON_INTERPRET", "1" if interpreted else "")
-        monkeypatch.setattr(torch.version, "cuda", "13.0" if cuda_build else None)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3, 4))
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Test 9000")
-
-    return pretend
-
-
-@pytest.mark.parametrize(
-    ("given", "seen"),
-    [
-        ({"gpu": True}, Gpu("ready", "Test 9000", 3, 4)),
-        ({"gpu": True, "triton": False}, Gpu("none", reason="no_triton")),
-        ({"gpu": False}, Gpu("none", reason="no_gpu")),
-        ({"gpu": False, "cuda_build": False}, Gpu("none", reason="cpu_build")),
-        ({"gpu": False, "cuda_build": False, "interpreted": True}, Gpu("interpreter")),
-    ],
-)
-def test_look(machine, given, seen):
-    machine(**given)
-    assert look() == seen
-    for lang in ("zh", "en"):
-        table = words(lang)
-        if seen.state != "ready":
-            assert table["live.gpu_" + (seen.reason or seen.state)]
-
-
-def test_free_memory_is_read_again_and_an_absent_gpu_is_not_looked_for_again(machine, monkeypatch):
-    machine(gpu=True)
-    watch = Watch(seconds=0)
-    assert watch().free == 3
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 4))
+def test_free_memory_is_read_again_and_an_absent_gpu_is_not_looked_for_again(monkeypatch):
+    here = A_GPU
+    monkeypatch.setattr(machines, "look", lambda: here)
+    watch, patient = Watch(seconds=0), Watch(seconds=1000)
+    assert watch() == patient() == A_GPU
+    here = replace(A_GPU, free=1)
     assert watch().free == 1
-    patient = Watch(seconds=1000)
-    assert patient().free == 1
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2, 4))
-    assert patient().free == 1
-    machine(gpu=False)
+    assert patient() == A_GPU
+    here = NO_GPU
     none = Watch(seconds=0)
-    none()
-    machine(gpu=True)
-    assert none().state == "none"
+    assert none() == NO_GPU
+    here = A_GPU
+    assert none() == NO_GPU
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_every_answer_has_words(lang):
+    for answer in ("unknown", "interpreter", "no_triton", "no_gpu", "cpu_build"):
+        assert words(lang)[f"live.gpu_{answer}"]
+
+
+def test_a_model_the_kernels_cannot_run_is_not_run_by_torch_instead(monkeypatch):
+    monkeypatch.setattr(live_models, "load_for", lambda source, wanted: (None, "torch", "head_dim 24"))
+    with pytest.raises(ModelError, match="tiny cannot run on the Triton kernels: head_dim 24"):
+        live_models.load_from_disk("tiny", "gpu")
 
 
 def test_nobody_looks_before_a_model_is_loaded():
