@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from engine.errors import ModelError
 from engine.model import attention
 from engine.model.decoder import LeanDecoder, lean
-from engine.model.memory import require_memory
+from engine.model.memory import give_back_freed, require_memory
 from engine.model.packing import pack as pack_layers
 
 
@@ -92,6 +92,7 @@ def load_model(
     ends = model.generation_config.eos_token_id if model.generation_config is not None else None
     ends = text_config.eos_token_id if ends is None else ends
     packed_layers = pack_layers(model) if pack and (device, dtype) == ("cpu", torch.float32) else 0
+    give_back_freed()
     return LoadedModel(
         name=Path(str(source).rstrip("/")).name,
         model=model,

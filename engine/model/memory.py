@@ -1,7 +1,9 @@
-"""How much memory is free on this machine, so that what does not fit is refused with numbers instead of killed."""
+"""How much memory is free, so that what does not fit is refused with numbers; and giving back what was freed."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 from pathlib import Path
 
@@ -21,6 +23,15 @@ def require_memory(needed: int, what: str, advice: str, free: int | None = None)
     free = available_bytes() if free is None else free
     if free is not None and needed > free:
         raise ModelError(f"{what} needs {needed / 1e9:,.1f} GB of memory and {free / 1e9:,.1f} GB are free: {advice}")
+
+
+def give_back_freed() -> None:
+    """Let the C library hand memory it keeps for later to the system: after loading, as much as the weights' size.
+
+    glibc only; elsewhere nothing happens.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _machine() -> int | None:
