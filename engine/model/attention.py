@@ -6,6 +6,9 @@ shared by all layers, each layer has its own tensors.
 
 What makes it fast on a CPU: nobody is padded to the longest. Rows that decode are put into groups of similar length,
 each prompt chunk attends alone, and the indices and masks of a step are made once for all layers.
+
+What keeps its memory bounded: oneDNN compiles a product for every number of rows it meets and keeps it. So a step has
+one of a few numbers of rows (`step_rows`); the rows added write nothing, attend to nothing and are not sampled.
 """
 
 from __future__ import annotations
@@ -115,12 +118,20 @@ class Rows:
         return self._masks[window]
 
 
+def step_rows(count: int) -> int:
+    """The number of rows for `count` tokens: four sizes in every doubling, so at most a quarter more."""
+    unit = max(1, 1 << (count - 1).bit_length() >> 3)
+    return -(-count // unit) * unit
+
+
 class PagedStep:
     """One step on a pool: where its tokens are written and what each of them attends to.
 
     Attributes:
-        token_ids, positions: [1, T], the step's tokens in scheduling order.
-        last: index of the last token of every sequence that samples.
+        num_tokens: the step's tokens.
+        num_samples: sequences that sample.
+        token_ids, positions: [1, T] with T = `step_rows(num_tokens)`: the tokens in scheduling order, then zeros.
+        last: [S] with S = `step_rows(num_samples)`: index of the last token of every sequence that samples, then zeros.
     """
 
     def __init__(self, plan: StepPlan, pool: KVPool) -> None:
@@ -147,9 +158,10 @@ class PagedStep:
                 decoding.append((row, length, read))
             else:
                 self._rows.append(Rows(slice(row, row + count), count, np.array([length]), torch.from_numpy(read)))
-        self.token_ids = torch.tensor([tokens])
-        self.positions = torch.tensor([positions])
-        self.last = torch.tensor(last, dtype=torch.long)
+        self.num_tokens, self.num_samples = len(tokens), len(last)
+        self.token_ids = _padded(tokens)[None]
+        self.positions = _padded(positions)[None]
+        self.last = _padded(last)
         self._slots = torch.tensor(slots)
         self._rows.extend(_grouped(decoding))
 
@@ -172,16 +184,18 @@ class PagedStep:
             softcap: bound of the scores by tanh, None for none.
 
         Returns:
-            [T, H, D].
+            [T, H, D], zeros for the rows beyond the step's tokens.
         """
         keys = self.pool.keys[layer].flatten(0, 1)  # [slots, KV, D]
         values = self.pool.values[layer].flatten(0, 1)
-        keys.index_copy_(0, self._slots, key)
-        values.index_copy_(0, self._slots, value)
-        tokens, heads = query.shape[:2]
+        rows, heads = query.shape[:2]
+        tokens = self.num_tokens
+        keys.index_copy_(0, self._slots, key[:tokens])
+        values.index_copy_(0, self._slots, value[:tokens])
         kv_heads, dim = keys.shape[1], values.shape[2]
-        whole = len(self._rows) == 1
-        out = query.new_empty(0 if whole else tokens, heads, dim)
+        whole = len(self._rows) == 1 and rows == tokens
+        out = query.new_empty(0 if whole else rows, heads, dim)
+        out[tokens:] = 0
         for part in self._rows:
             batch, count = len(part.lengths), part.count
             read_k = keys.index_select(0, part.slots).view(batch, -1, kv_heads, keys.shape[2]).transpose(1, 2)
@@ -236,6 +250,13 @@ class Probe:
     ) -> torch.Tensor:
         self.layers[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2], window, softcap)
         return query.new_zeros(query.shape[0], query.shape[1], value.shape[2])
+
+
+def _padded(numbers: list[int]) -> torch.Tensor:
+    """The numbers, then zeros up to `step_rows`."""
+    found = torch.zeros(step_rows(len(numbers)), dtype=torch.long)
+    found[: len(numbers)] = torch.tensor(numbers, dtype=torch.long)
+    return found
 
 
 def _grouped(decoding: list[tuple[int, int, np.ndarray]]) -> list[Rows]:

@@ -79,7 +79,7 @@ class LeanDecoder:
         self.scale: float = model.model.layers[0].self_attn.scaling
 
     def __call__(self, step: Step) -> torch.Tensor:
-        """Logits [S, V] of the S sequences that sample."""
+        """Logits [S, V] at the step's `last`."""
         x = self.embedding[step.token_ids[0]]
         cos, sin = self._angles(x, step.positions)
         tokens, heads, both = len(x), self.heads, self.heads + self.kv_heads

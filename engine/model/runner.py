@@ -100,11 +100,15 @@ class ModelRunner:
             self.kernels.copy_blocks(pool, plan.copies)
         for _, pairs in plan.swap_in:
             store.get(pairs, plan.host_blocks)
-        logits = self._forward(PagedStep(plan, pool)) if self.kernels is None else self.kernels.logits(plan, pool)
+        if self.kernels is None:
+            step = PagedStep(plan, pool)
+            logits = self._forward(step)[: step.num_samples]
+        else:
+            logits = self.kernels.logits(plan, pool)
         return self._sample(plan, logits)
 
     def _forward(self, step: Any) -> torch.Tensor:
-        """Logits [S, V] of the S sequences that sample, in float32."""
+        """Logits [S, V] at the step's `last`, in float32."""
         if self.loaded.decoder is not None:
             return self.loaded.decoder(step)
         found = self.loaded.model(
