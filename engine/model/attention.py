@@ -190,12 +190,13 @@ class PagedStep:
         values = self.pool.values[layer].flatten(0, 1)
         rows, heads = query.shape[:2]
         tokens = self.num_tokens
-        keys.index_copy_(0, self._slots, key[:tokens])
-        values.index_copy_(0, self._slots, value[:tokens])
+        if rows > tokens:
+            key, value = key[:tokens], value[:tokens]
+        keys.index_copy_(0, self._slots, key)
+        values.index_copy_(0, self._slots, value)
         kv_heads, dim = keys.shape[1], values.shape[2]
         whole = len(self._rows) == 1 and rows == tokens
-        out = query.new_empty(0 if whole else rows, heads, dim)
-        out[tokens:] = 0
+        out = query.new_zeros(0 if whole else rows, heads, dim)
         for part in self._rows:
             batch, count = len(part.lengths), part.count
             read_k = keys.index_select(0, part.slots).view(batch, -1, kv_heads, keys.shape[2]).transpose(1, 2)

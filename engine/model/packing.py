@@ -70,15 +70,16 @@ class SharedColumns(nn.Module):
 
 
 class FusedNorm(nn.Module):
-    """Root-mean-square norm over the last dimension, its sum of squares in one pass."""
+    """Root-mean-square norm over the last dimension n in four operators: √n · w · x / hypot(‖x‖, √(n · eps))."""
 
     def __init__(self, weight: torch.Tensor, eps: float) -> None:
         super().__init__()
-        self.weight, self.eps = weight, eps
+        count = weight.shape[0]
+        self.weight = weight * count**0.5
+        self.floor = torch.tensor((count * eps) ** 0.5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x * scale.square_().div_(x.shape[-1]).add_(self.eps).rsqrt_() * self.weight
+        return (x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self.floor)).mul_(self.weight)
 
 
 @torch.inference_mode()
