@@ -124,7 +124,7 @@ def parse_size(text: str, number: int, pool: int) -> Size:
         raise SpecError("board_length", i=number, word=length_word[:20], max=pool - 1)
     limit = _whole(limit_word)
     if limit is None:
-        raise SpecError("board_limit_word", i=number, word=limit_word[:20])
+        raise SpecError("board_limit_word", i=number, word=limit_word[:20], min=length + 1, max=pool)
     if limit <= length:
         raise SpecError("board_limit", i=number, limit=limit, length=length)
     if limit > pool:

@@ -48,7 +48,7 @@ function createAccount(root, data, page) {
   function draw() {
     for (const button of $$('[data-preset]')) button.setAttribute('aria-pressed', button.dataset.preset === S.preset);
     for (const input of $$('.fields input')) {
-      if (input.value !== S[input.name] && document.activeElement !== input) input.value = S[input.name];
+      if (input.value !== S[input.name] && root.getRootNode().activeElement !== input) input.value = S[input.name];
       input.setAttribute('aria-invalid', Boolean(error && error.detail.field === input.name));
     }
     const said = error && fill(W.errors[error.code] || W.errors.broken, { ...error.detail, field: A[error.detail.field] });
@@ -82,7 +82,7 @@ function createAccount(root, data, page) {
     };
   for (const input of $$('.fields input'))
     input.oninput = () => {
-      S[input.name] = input.value.trim();
+      S[input.name] = input.value.normalize('NFKC').trim();
       settle();
       page.changed();
     };

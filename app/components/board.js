@@ -136,8 +136,8 @@ function createBoard(root, data, page) {
   }
 
   function arrive() {
-    const clean = (selector) => $(selector).value.trim().replaceAll(',', '，').replaceAll(':', '：').slice(0, 18);
-    press(`a${clean('.arrive .length')}:${clean('.arrive .limit')}`);
+    const [length, limit] = ['length', 'limit'].map((name) => typedIn($(`.arrive .${name}`)).slice(0, 18));
+    press(`a${length}:${limit}`);
   }
   function reset() {
     stop();

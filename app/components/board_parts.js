@@ -83,7 +83,8 @@ function messageOf(frame, side, W) {
       const [{ n, blocks }] = tables;
       const last = blocks.length - 1;
       const values = { n, start: blocks[0], end: blocks[last], length: blocks.length, blocks: listed(blocks), last };
-      return [entered[0][1], fill(B[`msg_in_${side}`], values)];
+      const word = side === 'paged' && !last ? 'msg_in_paged_one' : `msg_in_${side}`;
+      return [entered[0][1], fill(B[word], values)];
     }
     const sizes = tables.map((table) => table.blocks.length);
     const names = { ns: listed(tables.map((table) => table.n)), sizes: listed(sizes) };
@@ -170,8 +171,19 @@ function labelsHtml(now, side, first, wide, b, B) {
     }).join('');
   }
   const runs = [
-    ...now.tables.map(({ n, blocks }) => [blocks[0], blocks.length, `<b>${n}</b> ${esc(B.reserves)} ${blocks.length}`, `<b>${n}</b> ${esc(B.goes_on)}`]),
-    ...now.runs.map(([start, length, hole]) => [start, length, `${esc(B.empty)} <b>${length}</b>`, `${esc(B.empty)} ${esc(B.goes_on)}`, hole]),
+    ...now.tables.map(({ n, blocks: { 0: start, length } }) => [
+      start,
+      length,
+      `<b>${n}</b> <span class="verb">${esc(B.reserves)}</span> <span class="word">${length}</span>`,
+      `<b>${n}</b> <span class="word">${esc(B.goes_on)}</span>`,
+    ]),
+    ...now.runs.map(([start, length, hole]) => [
+      start,
+      length,
+      `<span class="word">${esc(B.empty)} <b>${length}</b></span>`,
+      `<span class="word">${esc(B.empty)} <span class="verb">${esc(B.goes_on)}</span></span>`,
+      hole,
+    ]),
   ];
   return each(runs, ([start, length, html, on, warn]) => {
     const from = Math.max(start, first),
@@ -341,6 +353,8 @@ function boardTwinHtml(frame, W) {
 }
 
 // ---- the opening: lengths, limits and rules ------------------------------------------------------------------------
+// What a field holds: full-width digits as plain ones, and no comma or colon, which set numbers apart in a list.
+const typedIn = (input) => input.value.normalize('NFKC').trim().replaceAll(',', '，').replaceAll(':', '：');
 const wrongField = (error) => (['board_limit', 'board_limit_word', 'board_pool'].includes(error.code) ? 'limit' : 'length');
 
 class OpeningEditor {
@@ -400,8 +414,7 @@ class OpeningEditor {
   }
 
   pairs() {
-    const clean = (input) => input.value.trim().replaceAll(',', '，').replaceAll(':', '：');
-    return [...this.body.querySelectorAll('[data-row]')].map((row) => [...row.querySelectorAll('input')].map(clean));
+    return [...this.body.querySelectorAll('[data-row]')].map((row) => [...row.querySelectorAll('input')].map(typedIn));
   }
 
   typed() {

@@ -46,7 +46,11 @@ function loadCharts(course, data, base) {
     },
     { rootMargin: '400px' },
   );
-  for (const one of course.querySelectorAll('.chart')) watch.observe(one);
+  const resize = new ResizeObserver(() => drawCharts(course)); // titles break where the width ends
+  for (const one of course.querySelectorAll('.chart')) {
+    watch.observe(one);
+    resize.observe(one.querySelector('.plot'));
+  }
 }
 
 function drawCharts(course) {
@@ -74,6 +78,19 @@ function chartLook(course) {
   };
 }
 
+// A text in lines no wider than `width`: broken between words, and after any character of a script that has no spaces.
+function wrapped(text, width, font) {
+  const pen = document.createElement('canvas').getContext('2d');
+  pen.font = font;
+  const lines = [''];
+  for (const piece of text.match(/\p{Script=Han}\p{P}*|[^\s\p{Script=Han}]+\s*|\s+/gu) ?? []) {
+    const longer = lines[lines.length - 1] + piece;
+    if (lines[lines.length - 1] && pen.measureText(longer.trimEnd()).width > width) lines.push(piece);
+    else lines[lines.length - 1] = longer;
+  }
+  return lines.map((one) => one.trimEnd());
+}
+
 const CHARTS = {
   // Three prices of a block size, one above the other on one axis of sizes.
   block_sizes: {
@@ -92,21 +109,26 @@ const CHARTS = {
         marker: { color: rows.map((row) => (row.b === 16 ? value('ink') : value('line2'))) },
         yaxis: i ? `y${i + 1}` : 'y',
       }));
-      const title = (text, y) => ({ text, x: 0, y, xref: 'paper', yref: 'paper', xanchor: 'left', yanchor: 'bottom', showarrow: false });
+      const plot = one.querySelector('.plot'),
+        lines = (text) => wrapped(text, plot.clientWidth - 2 * size, `${size}px ${layout.font.family}`);
+      const title = (text, y) => ({
+        ...{ text: lines(text).join('<br>'), align: 'left', showarrow: false },
+        ...{ x: 0, y, xref: 'paper', yref: 'paper', xanchor: 'left', yanchor: 'bottom' },
+      });
       const area = (low, high) => ({ ...axis, domain: [low, high], showticklabels: false, showgrid: false, rangemode: 'tozero' });
       Plotly.react(
-        one.querySelector('.plot'),
+        plot,
         bars,
         {
           ...layout,
-          height: 32 * size,
-          margin: { l: 4, r: 4, t: 2 * size, b: 3.4 * size },
+          height: 33 * size,
+          margin: { l: 4, r: 4, t: 3 * size, b: 3.4 * size },
           bargap: 0.35,
           xaxis: { ...axis, type: 'category', showgrid: false, title: { text: B.chart_b, standoff: 6, font: { size } }, anchor: 'y3' },
-          yaxis: area(0.75, 0.93),
-          yaxis2: area(0.4, 0.58),
-          yaxis3: area(0, 0.23),
-          annotations: [title(B.chart_waste, 0.99), title(B.chart_table, 0.65), title(B.chart_lost, 0.3)],
+          yaxis: area(0.77, 0.93),
+          yaxis2: area(0.43, 0.59),
+          yaxis3: area(0, 0.22),
+          annotations: [title(B.chart_waste, 0.99), title(B.chart_table, 0.66), title(B.chart_lost, 0.29)],
         },
         config,
       );

@@ -16,17 +16,8 @@ function createLesson(course, data, base) {
     const value = reader.whole(i ? `guess_${guess.id}` : 'guess', 0, most);
     if (value !== null) given[guess.id] = value;
   });
-  let current = Math.max(
-    0,
-    scenes.findIndex(
-      (scene) =>
-        scene.id ===
-        reader.oneOf(
-          'scene',
-          scenes.map((s) => s.id),
-        ),
-    ),
-  );
+  const ids = scenes.map((scene) => scene.id);
+  let current = Math.max(0, ids.indexOf(reader.oneOf('scene', ids)));
 
   course.insertAdjacentHTML(
     'beforeend',
@@ -36,15 +27,19 @@ function createLesson(course, data, base) {
       ${each(data.views, (view) => `<section class="player" data-view="${esc(view)}" aria-label="${esc(W.figures[view])}"></section>`)}
       <div class="text">${each(scenes, (scene, i) => sceneHtml(scene, i, data, i > veiledFrom))}
         <p class="one">${data.sentence}</p></div>
+      <button type="button" class="btn whole">${esc(W.figure_open)}</button>
     </main>`,
   );
+  const main = course.querySelector('.lesson'),
+    text = course.querySelector('.text');
   const sections = [...course.querySelectorAll('.sc')];
   const firstOf = (view) => scenes.find((scene) => scene.view === view);
 
   // ---- the figure --------------------------------------------------------------------------------------------------
   const locked = () => Boolean(lock) && given[lock.id] === undefined;
   let timer = 0,
-    hold = 0; // until `hold`, scrolling is the page's own and changes no scene
+    hold = 0, // until `hold`, scrolling is the page's own and changes no scene
+    led = 0; // until `led`, the page keeps to the beginning of the scene it was led to
   const page = {
     course,
     host,
@@ -70,6 +65,7 @@ function createLesson(course, data, base) {
   const rootOf = (view) => course.querySelector(`.player[data-view="${CSS.escape(view)}"]`);
   const figures = Object.fromEntries(data.views.map((view) => [view, FIGURES[view](rootOf(view), data, page)]));
   const figure = () => figures[scenes[current].view];
+  const figureRoot = () => rootOf(scenes[current].view);
   function save() {
     clearTimeout(timer);
     if (!course.isConnected) return;
@@ -90,6 +86,7 @@ function createLesson(course, data, base) {
   // Show a state; while the guess is open, lead there instead.
   function go(state, play) {
     if (locked()) {
+      showWhole(false);
       toScene(veiledFrom, true);
       course.querySelector(`[data-guess="${CSS.escape(lock.id)}"] :is(input, button)`).focus({ preventScroll: true });
       return false;
@@ -105,36 +102,54 @@ function createLesson(course, data, base) {
     course.querySelector('.top .place').textContent = `${current + 1} / ${scenes.length}`;
     course.classList.toggle('locked', locked());
     host.dataset.scene = scenes[current].id;
-    const view = scenes[current].view,
-      main = course.querySelector('.lesson');
+    const view = scenes[current].view;
     main.dataset.view = view;
     for (const other of data.views) rootOf(other).hidden = other !== view;
   }
   function reach(section) {
-    if (page.presenting()) course.querySelector('.text').scrollTop = 0;
+    if (page.presenting()) text.scrollTop = 0;
     else if (!narrow()) section.scrollIntoView({ block: 'center' });
     else {
-      // below the picture, which stays on top
-      section.style.scrollMarginTop = `${course.querySelector('.stage').offsetHeight}px`;
+      // below the picture, if it stays on top
+      const stage = figureRoot().querySelector('.stage');
+      const stays = stage && getComputedStyle(stage).position === 'sticky';
+      section.style.scrollMarginTop = `${stays ? stage.offsetHeight : 0}px`;
       section.scrollIntoView({ block: 'start' });
     }
+  }
+  // On a phone only the picture stays in sight. The whole figure, with all that can be pressed, comes over the text and
+  // goes again; the text stays where it is below the picture.
+  let picture = 0; // its height when the figure came
+  function showWhole(open) {
+    if (open === main.classList.contains('over')) return;
+    const height = () => figureRoot().querySelector('.stage').offsetHeight,
+      top = text.getBoundingClientRect().top;
+    if (open) picture = height();
+    main.classList.toggle('over', open);
+    main.style.paddingTop = '';
+    figure().redraw();
+    const moved = text.getBoundingClientRect().top - top;
+    if (open) main.style.paddingTop = `${-moved}px`;
+    else document.querySelector('[data-testid="stMain"]').scrollTop += moved - (height() - picture);
+    hold = performance.now() + 700;
+    main.querySelector('.whole').textContent = open ? W.figure_close : W.figure_open;
   }
   function toScene(index, scroll) {
     const moved = index !== current;
     current = index;
     mark();
-    if (scroll) {
-      hold = performance.now() + 700;
-      reach(sections[index]);
-    }
     if (moved) {
       figure().show(scenes[index].state, false);
       page.changed();
     }
+    if (scroll) {
+      hold = led = performance.now() + 700;
+      reach(sections[index]);
+    }
   }
   const watch = new IntersectionObserver(
     (entries) => {
-      if (performance.now() < hold || page.presenting()) return;
+      if (performance.now() < hold || page.presenting() || main.classList.contains('over')) return;
       for (const entry of entries) if (entry.isIntersecting) toScene(sections.indexOf(entry.target), false);
     },
     { rootMargin: '-55% 0px -43% 0px' },
@@ -166,6 +181,7 @@ function createLesson(course, data, base) {
       on = (selector) => target instanceof Element && target.matches(selector);
     if (event.key === 'Escape') {
       if (course.querySelector('.pop')) popover(course, null);
+      else if (main.classList.contains('over')) showWhole(false);
       else if (page.presenting()) course.querySelector('.exit').click();
       return;
     }
@@ -184,7 +200,7 @@ function createLesson(course, data, base) {
 
   // ---- start -------------------------------------------------------------------------------------------------------
   const free = () => {
-    hold = 0;
+    hold = led = 0;
   };
   for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.addEventListener(kind, free, { passive: true });
   sections.forEach((section, i) => {
@@ -197,16 +213,25 @@ function createLesson(course, data, base) {
     figures[view].restore(reader, (scenes[current].view === view ? scenes[current] : firstOf(view)).state);
   loadCharts(course, data, base);
   const ignored = reader.rest();
-  if (ignored.length) notice(course, fill(W.ignored, { keys: ignored.slice(0, 4).join('  ') }), W);
+  if (ignored.length) {
+    const more = ignored.length > 6 ? ['…'] : [];
+    notice(course, fill(W.ignored, { keys: [...ignored.slice(0, 6), ...more].join('  ') }), W);
+  }
   document.addEventListener('keydown', keys);
   const pointed = (event) => {
     const element = event.target.closest('.text .rq');
     figure().point(element && !locked() && !figure().busy ? +element.dataset.request : null);
   };
-  course.querySelector('.text').onpointerover = pointed;
+  text.onpointerover = pointed;
+  main.querySelector('.whole').onclick = () => showWhole(!main.classList.contains('over'));
   const resize = new ResizeObserver(() => figure().redraw());
   resize.observe(course);
-  hold = performance.now() + 1500;
+  // A picture on top of the text that grows after the page was led to a scene would cover its beginning.
+  const pictures = new ResizeObserver(() => {
+    if (current && performance.now() < led && narrow()) reach(sections[current]);
+  });
+  for (const stage of course.querySelectorAll('.player .stage')) pictures.observe(stage);
+  hold = led = performance.now() + 1500;
   if (current) requestAnimationFrame(() => reach(sections[current]));
   return {
     redraw: () => {
@@ -221,6 +246,7 @@ function createLesson(course, data, base) {
       for (const kind of ['wheel', 'touchstart', 'pointerdown']) document.removeEventListener(kind, free);
       watch.disconnect();
       resize.disconnect();
+      pictures.disconnect();
     },
   };
 }

@@ -78,7 +78,7 @@ function createSplit(root, data, page) {
       drawSplit(canvas, run.parts, drawn.pool, k, {
         span: span(),
         upto: covered ? 0 : end ? span() : S.t,
-        height: page.presenting() ? 96 : narrow() ? 34 : 74,
+        height: page.presenting() ? 60 : narrow() ? 34 : 74,
         faint: !focus.includes(rule),
       });
       const at = Math.min(Math.max(0, Math.floor(S.t) - 1), run.steps - 1);

@@ -55,7 +55,7 @@ def test_a_bad_value_is_explained_where_it_was_typed(visit):
         assert "tokens per request" in error.inner_text()
         assert field.get_attribute("aria-invalid") == "true"
         assert sums(page) == ["512 KiB", "2.0 GiB", "256.0 GiB"]  # the last good ones stay
-    field.fill("8192")
+    field.fill("８１９２")  # as a Chinese input method types it
     page.locator("[data-sum=all] .big", has_text="512.0").wait_for()
     assert error.inner_text() == ""
 

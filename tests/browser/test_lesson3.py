@@ -215,6 +215,8 @@ def test_a_bad_newcomer_is_refused_where_it_was_typed(visit):
         ("9", "8", "limit 8"),
         ("0", "4", "“0”"),
         ("9", "99999999", "TOO_BIG"),
+        ("9", "1000000000", "from 10 to 48"),
+        ("9", "-3", "from 10 to 48"),
         ("<b>", "4", "“<b>”"),
         ("", "", "“”"),
     ):
@@ -225,8 +227,8 @@ def test_a_bad_newcomer_is_refused_where_it_was_typed(visit):
         assert page.locator(".arrive input").evaluate_all("i => i.map(x => x.value)") == [length, limit]
         now = state(page)
         assert (cells(page, "paged"), now["acts"], now["total"]) == (before, "s3", "4")  # redo is still there
-    page.locator(".arrive .length").fill("5")
-    page.locator(".arrive .limit").fill("7")
+    page.locator(".arrive .length").fill("５")  # as a Chinese input method types it
+    page.locator(".arrive .limit").fill("７")
     page.locator("[data-act=arrive]").click()
     assert until(page, at=4)["acts"] == "s3,a5:7"
     assert error.inner_text() == ""
@@ -243,7 +245,7 @@ def test_a_bad_opening_is_refused_where_it_was_typed(visit):
     assert row.locator(".limit").get_attribute("aria-invalid") == "true"
     assert row.locator(".limit").input_value() == "5"
     assert state(page)["acts"] == "s3"  # the board as it was
-    row.locator(".limit").fill("20")
+    row.locator(".limit").fill("２０")
     page.locator(".opening [data-rule=b]").select_option("8")
     for _ in range(10):
         page.locator(".opening .add").click()  # more than the memory holds: they wait
@@ -253,6 +255,7 @@ def test_a_bad_opening_is_refused_where_it_was_typed(visit):
     assert error.inner_text() == ""
     assert side(page, "paged", "rest").locator(".tb .w").count() > 0
     page.wait_for_url("**b=8**")
+    assert query(page)["open"].split(",")[1] == "6:20"
 
 
 @pytest.mark.parametrize(
@@ -308,6 +311,48 @@ def test_nothing_scrolls_sideways_on_a_phone(visit, address):
     page = visit(address, width=390, height=844)
     assert max(page.evaluate(WIDE)) <= 390
     assert component(page).evaluate(OUTSIDE) == []
+
+
+def below_the_picture(page) -> float:
+    """Pixels from the picture to the heading of the current scene."""
+    stage = page.locator(".player:not([hidden]) .stage").bounding_box()
+    return page.locator(".sc.on h2").bounding_box()["y"] - stage["y"] - stage["height"]
+
+
+def test_the_whole_figure_comes_over_the_text_on_a_phone(visit):
+    """All that can be pressed is at hand beside any scene; the scene stays, and so does the place in the text."""
+    page = visit("/paging?guess=2&scene=exercise", width=390, height=844)
+    page.wait_for_function("performance.now() > 3000")
+    place = below_the_picture(page)
+    assert page.locator("[data-act=s]").bounding_box()["y"] < 0
+    page.locator(".whole").click()
+    press(page, "s", 1)
+    assert state(page)["scene"] == "exercise"
+    assert tables(page) == {1: [0], 2: [1], 3: [2, 3], 4: [4, 5, 6], 5: [7, 8, 9, 10]}
+    page.locator(".whole").click()
+    assert page.locator("[data-act=s]").bounding_box()["y"] < 0
+    assert abs(below_the_picture(page) - place) < 20
+    assert state(page)["scene"] == "exercise"
+
+
+@pytest.mark.parametrize("address", ["/reservation?guess=40&scene=guess", "/paging?guess=2&scene=breaks&lang=en"])
+def test_a_deep_link_shows_the_scenes_beginning_below_the_picture_on_a_phone(visit, address):
+    page = visit(address, width=390, height=844)
+    page.wait_for_function("performance.now() > 3000")
+    assert below_the_picture(page) >= 0
+
+
+def test_misconceptions_end_where_their_text_says(visit):
+    """Two seats: request 3 waits with SLOTS beside free blocks. Four steps: as many slots written on both sides."""
+    page = visit("/paging?guess=2&scene=myth")
+    page.locator("[data-myth='0']").click()
+    until(page, at=2)
+    assert side(page, "paged", "rest").locator(".log li").last.get_attribute("data-code") == "SLOTS"
+    assert [what for what, _ in cells(page, "paged")].count("free") > 12
+    page.locator("[data-myth='1']").click()
+    until(page, at=4, acts="s4")
+    written = [[what for what, _ in cells(page, name)].count("live") for name in ("contiguous", "paged")]
+    assert written[0] == written[1] > 0
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
